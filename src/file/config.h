@@ -1,0 +1,32 @@
+/* file/config - the JSON files of a checkpoint directory, checked.
+ *
+ * gy_config_open reads config.json (required) and generation_config.json, tokenizer_config.json and the chat
+ * templates (optional, absent = NULL). It checks what ../shared/cases/config asks of a config: kinds, ranges and
+ * consistency of the fields that every family reads, and the quantization block. Family-specific meaning belongs to
+ * model/. Owner: the caller, until gy_config_close. */
+#ifndef GY_FILE_CONFIG_H
+#define GY_FILE_CONFIG_H
+
+#include "base/json.h"
+
+typedef struct {
+    gy_json_doc config, generation, tokenizer, special; /* root NULL when the file is absent */
+    char *template_default;                     /* source, or NULL: chat_template.jinja, chat_template.json, else the
+                                                   tokenizer_config entry */
+    struct { char *name, *source; } template_named[16];
+    int n_named;                                /* list form, additional_chat_templates/NAME.jinja */
+} gy_config;
+
+gy_rc gy_config_open(gy_config *c, const char *dir, gy_err *err);
+void gy_config_close(gy_config *c);
+
+/* How one weight is quantised, from config's quantization (or quantization_config) block: the entry of the longest
+ * module path that matches, else the block's own values. kv.md 2.7. */
+typedef struct {
+    bool quantised;    /* false: the module is dense */
+    int bits, group;   /* 0 when the block does not say; shapes decide then */
+    char mode[12];     /* "affine", "mxfp4", "mxfp8", "nvfp4", "trellis" */
+} gy_config_quant;
+gy_rc gy_config_quant_of(const gy_json *config, const char *module, gy_config_quant *out, gy_err *err);
+
+#endif

@@ -1,0 +1,109 @@
+/* op - the vocabulary between plan and backends. No arithmetic here.
+ *
+ * A plan is a flat list of ops over slots. A slot is an activation buffer, f32 [batch rows, cols]; slot numbers index
+ * gy_plan.slot_cols. Ops marked OUTS work on the rows whose logits are wanted (after PICK), others on all rows.
+ *
+ *   EMBED    out = scale * decode(w0, token of the row)
+ *   NORM     out = norm(in0) * w0 [+ bias of w0]           over all cols of in0
+ *   LINEAR   out = in0 x w0^T [+ bias] | in0 x w1^T | ...  outputs side by side, columns in order of w
+ *   HEADNORM in place on cols [col, col + heads * dim) of out: each dim-wide part normalised with w0[dim]
+ *   ROPE     in place on cols [col, col + heads * dim) of out
+ *   KVPUT    k = cols [kcol..) and v = cols [vcol..) of in0, coded into the layer's pages at the row's position
+ *   ATTN     out = attention(q = cols [0..) of in0, the layer's pages)
+ *   ACT      out = act(in0), or act(gate) * up where in0 = gate | up
+ *   ADD      out = in0 + a * in1
+ *   PICK     out rows = in0 rows listed in batch->out
+ *   LOGITS   logits = cap(a * (in0 x w0^T [+ bias]))       OUTS
+ *
+ * ROUTE EXPERTS GATE CLIP CONV SCAN: later families. */
+#ifndef GY_OP_H
+#define GY_OP_H
+
+#include <stdatomic.h>
+
+#include "codec/codec.h"
+
+typedef struct {
+    gy_rows file;          /* view of the mapping, always usable */
+    const float *bias;     /* [rows] f32 or NULL */
+    const char *name;      /* tensor name, for people */
+    _Atomic(void *) packed; /* optional kernel layout, same bits, may appear between any two steps; backend's own */
+} gy_weight;
+
+typedef enum {
+    GY_OP_EMBED, GY_OP_NORM, GY_OP_LINEAR, GY_OP_HEADNORM, GY_OP_ROPE, GY_OP_KVPUT, GY_OP_ATTN, GY_OP_ACT, GY_OP_ADD,
+    GY_OP_ROUTE, GY_OP_EXPERTS, GY_OP_GATE, GY_OP_CLIP, GY_OP_CONV, GY_OP_SCAN, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
+} gy_opk;
+extern const char *const gy_op_names[GY_OP_COUNT]; /* "embed" ... */
+
+typedef enum { GY_NORM_RMS, GY_NORM_RMS_PLUS1, GY_NORM_LAYER } gy_norm_form; /* PLUS1: weight is 1 + w */
+typedef enum {
+    GY_ACT_SILU, GY_ACT_GELU_TANH, GY_ACT_GELU_ERF, GY_ACT_RELU, GY_ACT_RELU2, GY_ACT_QUICK_GELU /* x*sigmoid(1.702x) */
+} gy_act_form;
+extern const char *const gy_norm_names[], *const gy_act_names[];
+
+enum { GY_OPF_OUTS = 1, GY_OPF_GLU = 2 }; /* flags; GLU: ACT reads gate | up halves of in0 */
+
+typedef struct {
+    uint8_t kind, flags;
+    int16_t layer;        /* -1 outside layers */
+    int16_t in[2], out;   /* slots, -1 where unused; in place ops name the slot as out */
+    gy_weight *w[3];      /* NULL where unused */
+    union {
+        struct { float scale; } embed;
+        struct { float eps; uint8_t form; } norm;                            /* NORM */
+        struct { float eps; uint8_t form; int col, heads, dim; } headnorm;
+        struct {
+            int col, heads, dim, rot;  /* rot: rotated leading dims of each head, even */
+            bool pairs;                /* true: (2i, 2i+1); false: (i, i + rot/2) */
+            float mscale;              /* multiplies the rotated part */
+            const float *inv_freq;     /* [rot/2] */
+            /* dynamic NTK (models.md 3.2): when dyn_max > 0 frequencies at position p >= dyn_max come from
+             * base' = base * (factor * (p+1) / dyn_max - (factor - 1))^(rot/(rot-2)) */
+            int dyn_max;
+            double dyn_base, dyn_factor;
+        } rope;
+        struct { int kcol, vcol; } kvput;
+        struct { int heads, kv_heads, kdim, vdim, window; float scale, cap; const float *sinks; } attn; /* window 0: none */
+        struct { uint8_t form; int width; } act;                             /* width: cols of out */
+        struct { float a; } add;
+        struct { float a, cap; } logits;                                     /* cap 0: none */
+    } u;
+} gy_op;
+
+enum { GY_PAGE = 64 }; /* positions: unit of storage, of attention blocking and of hashing */
+
+typedef enum { GY_KEEP_ALL, GY_KEEP_WINDOW, GY_KEEP_STATE } gy_keep_policy;
+typedef struct { uint8_t policy; int window, sinks; } gy_keep;
+
+/* What one layer stores per position: heads rows of kdim K values and of vdim V values. */
+typedef struct { gy_cparm k, v; int heads, kdim, vdim, donor; gy_keep keep; } gy_kvspec; /* donor: layer read instead, -1 */
+
+typedef struct {
+    gy_op *op;             /* [n_ops] */
+    int n_ops, n_slots;
+    const int *slot_cols;  /* [n_slots] */
+    gy_kvspec *kv;         /* [n_layers] */
+    int n_layers, vocab;
+} gy_plan;
+
+/* ---- The only seam between host logic and a device ---- */
+
+struct gy_batch;
+typedef enum { GY_BE_EXACT, GY_BE_FAST } gy_be_arith;
+
+typedef struct gy_be gy_be;
+struct gy_be {
+    const char *name, *isa;
+    /* Starts a step: batch is constant until end. Nothing in a step allocates or fails but a lost device. */
+    void (*begin)(gy_be *be, const struct gy_batch *batch);
+    void (*run)(gy_be *be, const gy_op *op, const struct gy_batch *batch);
+    gy_rc (*end)(gy_be *be, gy_err *err);
+    const float *(*slot)(gy_be *be, int slot, int *ld); /* host view of a slot, for traces; valid until the next op */
+    uint64_t (*saturated)(gy_be *be);                   /* KV values clamped so far */
+    gy_rc (*pack)(gy_be *be, gy_weight *w, gy_err *err); /* makes w->packed if the codec has a faster layout; any thread */
+    size_t (*packed_bytes)(gy_be *be);
+    void (*free)(gy_be *be);
+};
+
+#endif
