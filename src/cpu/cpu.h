@@ -4,7 +4,7 @@
  * [slots] and per-thread scratch, and drives each operator by cutting its outputs into pool items.
  *
  *     cpu.c, rows.c, attn.c, linear.c (drivers, no arithmetic)
- *        -> gy_isa table -> isa_generic.c | isa_avx2.c: a few defines, then #include lanes.h math.inc row.inc
+ *        -> gy_isa_table -> isa_generic.c | isa_avx2.c: a few defines, then #include lanes.h math.inc row.inc
  *                            attn.inc linear.inc
  *
  * Bits: every function of every table gives the same bits (tests/prop). Lanes: dot products of f32 use 16 virtual lanes,
@@ -24,10 +24,10 @@ typedef struct {
     bool (*usable)(void);
     gy_isa_linear lin; /* cpu/linear.h */
     gy_isa_rows row;   /* cpu/rowops.h */
-} gy_isa;
+} gy_isa_table;
 
-extern const gy_isa gy_isa_generic, gy_isa_avx2;
-const gy_isa *gy_isa_find(const char *name, gy_err *err); /* NULL or "": the best usable one */
+extern const gy_isa_table gy_isa_generic, gy_isa_avx2;
+const gy_isa_table *gy_isa_find(const char *name, gy_err *err); /* NULL or "": the best usable one */
 
 /* plan and kv must outlive the backend; rows: most rows of a batch; outs: most rows with logits at once. */
 gy_rc gy_cpu_new(const gy_plan *plan, const gy_kv *kv, int threads, gy_be_arith arith, const char *isa, int rows,
