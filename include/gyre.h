@@ -225,7 +225,8 @@ typedef struct {
 
 /* Appends every feed's tokens in one ragged batch; sequences must differ. logits receives [outs, vocab] in the
  * order of feeds and positions; logits beyond the tokenizer's size are -inf. The sum of n may be anything: larger
- * batches are cut into chunks, with equal bits. On failure no sequence has changed. */
+ * batches are cut into chunks, with equal bits. A wrong argument changes no sequence; GY_ECANCEL and GY_ELIMIT come
+ * between chunks, and the sequences then hold what was finished (gy_seq_len tells). */
 GY_API gy_rc gy_step(gy_engine *engine, const gy_feed *feeds, int n_feeds, float *logits, gy_err *err);
 
 /* ---- Sampling and generation ------------------------------------------------------------------------ */
@@ -303,8 +304,9 @@ typedef struct {
 GY_API gy_rc gy_generate(gy_engine *engine, gy_seq *seq, const gy_request *request, gy_event_fn fn, void *arg,
                          gy_result *result, gy_err *err);
 
-/* Samples one id from logits[n] for the given absolute position. history[n_history] are the tokens before it, oldest
- * first (penalties). logits are not changed. GY_EARG if a logit is NaN. */
+/* Samples one id from logits[n]. pos is the index of the token in the answer, from 0: the random numbers are a function
+ * of (seed, pos) alone. history[n_history] are the tokens before it, oldest first, of which the last pos are the answer's
+ * (penalties). logits are not changed. GY_EARG if a logit is NaN. */
 GY_API gy_rc gy_sample(const gy_sampling *sampling, const float *logits, int n, const int32_t *history,
                        int n_history, int pos, int32_t *id, float *logprob, gy_err *err);
 

@@ -1,0 +1,36 @@
+/* run/engine - one model, one backend, one KV store, and the ragged step.
+ *
+ *     feeds --cut into chunks--> gy_batch --> for op in plan: be->run --> logits --> caller
+ *                                   ^ pages reserved before, tokens appended after each chunk
+ *
+ * Owner: the caller of gy_engine_new. Thread: one at a time, except the cancel flag. Nothing in a step allocates: the
+ * arrays below are sized at creation for `chunk` rows. */
+#ifndef GY_RUN_ENGINE_H
+#define GY_RUN_ENGINE_H
+
+#include "kv/kv.h"
+#include "model/model.h"
+
+struct gy_engine {
+    gy_model *model;
+    gy_plan *plan;
+    gy_kv *kv;
+    gy_be *be;
+    gy_arith arith;
+    char kv_name[32];
+    int threads, context, chunk, vocab, vocab_text; /* logits at and beyond vocab_text are -inf */
+    _Atomic int cancel;
+    gy_trace_fn trace;
+    void *trace_arg;
+    /* Step scratch, [chunk] each. */
+    int32_t *tok, *pos, *of, *out;
+    gy_span *span;
+    struct gy_seq **seq;
+};
+
+/* Parses "f16" or "f32.bf16" (K.V). */
+gy_rc gy_engine_kv_parse(const char *text, gy_cparm *k, gy_cparm *v, gy_err *err);
+/* True once per gy_cancel: takes the flag back. */
+bool gy_engine_cancelled(gy_engine *e);
+
+#endif
