@@ -58,7 +58,7 @@ struct gy_arena_block {
 
 enum { ARENA_BLOCK = 64 * 1024 };
 
-void *gy_arena_alloc(gy_arena *a, size_t bytes) {
+void *gy_arena_raw(gy_arena *a, size_t bytes) {
     if (bytes > SIZE_MAX / 2) return NULL;
     bytes = (bytes + 15) & ~(size_t)15;
     if (!a->block || a->block->bytes - a->used < bytes) {
@@ -73,7 +73,12 @@ void *gy_arena_alloc(gy_arena *a, size_t bytes) {
     }
     void *p = a->block->data + a->used;
     a->used += bytes;
-    return memset(p, 0, bytes);
+    return p;
+}
+
+void *gy_arena_alloc(gy_arena *a, size_t bytes) {
+    void *p = gy_arena_raw(a, bytes);
+    return p ? memset(p, 0, bytes) : NULL;
 }
 
 char *gy_arena_strndup(gy_arena *a, const char *s, size_t n) {

@@ -29,6 +29,7 @@ void gy_alloc_forbid(int on);
 typedef struct gy_arena_block gy_arena_block;
 typedef struct { gy_arena_block *block; size_t used, total; } gy_arena;  /* all-zero is an empty arena */
 void *gy_arena_alloc(gy_arena *a, size_t bytes); /* zeroed, 16-byte aligned; NULL on failure */
+void *gy_arena_raw(gy_arena *a, size_t bytes);   /* the same, not zeroed: for memory that is written at once */
 char *gy_arena_strndup(gy_arena *a, const char *s, size_t n);
 char *gy_arena_printf(gy_arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void gy_arena_free(gy_arena *a);                 /* everything at once; a is empty again */
