@@ -1,0 +1,1 @@
+gy_test(kv kv codec base)
