@@ -9,7 +9,7 @@
 typedef enum {
     GY_ENV_HOME,          /* GYRE_HOME, else XDG_DATA_HOME/gyre, else HOME/.local/share/gyre */
     GY_ENV_CACHE,         /* GYRE_CACHE, else XDG_CACHE_HOME/gyre, else HOME/.cache/gyre */
-    GY_ENV_HF_CACHE,      /* HF_HUB_CACHE, else HF_HOME/hub, else HOME/.cache/huggingface/hub */
+    GY_ENV_HF_CACHE,      /* HF_HUB_CACHE, else HF_HOME/hub, else XDG_CACHE_HOME or HOME/.cache + /huggingface/hub */
     GY_ENV_HF_TOKEN,      /* HF_TOKEN, else the text of HF_HOME/token */
     GY_ENV_HF_ENDPOINT,   /* HF_ENDPOINT, else https://huggingface.co */
     GY_ENV_HF_OFFLINE,    /* HF_HUB_OFFLINE: "1" or "" */
