@@ -1,0 +1,2 @@
+gy_test(codec codec base)
+gy_test(codec_shared codec base)
