@@ -25,7 +25,7 @@ void gy_uc_title_text(gy_buf *out, const char *s, size_t n);   /* Python str.tit
 
 typedef enum { GY_NFC, GY_NFD, GY_NFKC, GY_NFKD } gy_nform;
 /* Appends the normal form of valid UTF-8 s[n]; bad bytes become U+FFFD first. Linear time; a run of combining marks is
- * sorted in O(n log n). */
+ * sorted in linear time. */
 void gy_uc_normalize(gy_buf *out, gy_nform form, const char *s, size_t n);
 
 #endif

@@ -1,0 +1,2 @@
+# Tests of src/text.
+gy_test(unicode text base)
