@@ -265,7 +265,7 @@ typedef struct {
 } gy_logprob;
 
 typedef struct {
-    const int32_t *ids; /* [n] tokens to append before generating; at least one position must exist afterwards */
+    const int32_t *ids; /* [n] tokens to append before generating, at least one */
     int n;
     int max_tokens;     /* 0: until the context is full */
     bool ignore_eos;
@@ -299,8 +299,9 @@ typedef struct {
     double prefill_s, decode_s;
 } gy_result;
 
-/* Appends the request's ids, then generates. The last token sampled is not yet in the sequence's KV memory, exactly
- * like a token that a user typed; it is passed again with the next request's ids. result may be NULL. */
+/* Appends the request's ids, then generates. The last token sampled is not yet in the sequence, exactly like a token
+ * that a user typed; it is passed again with the next request's ids. An end token has no TOKEN event. GY_ECANCEL after
+ * gy_cancel, with END reported and result filled. result may be NULL. */
 GY_API gy_rc gy_generate(gy_engine *engine, gy_seq *seq, const gy_request *request, gy_event_fn fn, void *arg,
                          gy_result *result, gy_err *err);
 

@@ -1,8 +1,8 @@
 #include "run/engine.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sched.h>
 
 #include "base/env.h"
 #include "base/mem.h"
@@ -11,15 +11,18 @@
 enum { CONTEXT_DEFAULT = 32768, CHUNK_DEFAULT = 512, CHUNK_MAX = 8192, THREADS_MAX = 1024 };
 
 static gy_rc kv_word(const char *s, size_t n, gy_cparm *c, gy_err *err) {
-    static const struct { const char *name; uint8_t kind; } words[] = {
-        {"f16", GY_CODEC_F16}, {"f32", GY_CODEC_F32}, {"bf16", GY_CODEC_BF16}};
+    static const struct {
+        const char *name;
+        uint8_t kind;
+    } words[] = {{"f16", GY_CODEC_F16}, {"f32", GY_CODEC_F32}, {"bf16", GY_CODEC_BF16}};
     char q[64];
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (strlen(words[i].name) == n && !memcmp(words[i].name, s, n)) {
             *c = (gy_cparm){.kind = words[i].kind};
             return GY_OK;
         }
-    return gy_fail(err, GY_EUNSUPPORTED, "kv: codec '%s' is not known; expected f16, bf16 or f32", gy_err_quote(q, s, n));
+    return gy_fail(err, GY_EUNSUPPORTED, "kv: codec '%s' is not known; expected f16, bf16 or f32",
+                   gy_err_quote(q, s, n));
 }
 
 gy_rc gy_engine_kv_parse(const char *text, gy_cparm *k, gy_cparm *v, gy_err *err) {
@@ -49,16 +52,21 @@ static int threads_wanted(int asked) {
 static gy_rc check_options(const gy_engine_options *o, gy_err *err) {
     if (o->threads < 0) return gy_fail(err, GY_EARG, "threads: %d is negative", o->threads);
     if (o->context < 0) return gy_fail(err, GY_EARG, "context: %d is negative", o->context);
-    if (o->sequences < 0 || o->sequences > 65536) return gy_fail(err, GY_EARG, "sequences: %d is not in 0..65536", o->sequences);
-    if (o->chunk < 0 || o->chunk > CHUNK_MAX) return gy_fail(err, GY_EARG, "chunk: %d is not in 0..%d", o->chunk, CHUNK_MAX);
-    if ((unsigned)o->arith > GY_ARITH_FAST) return gy_fail(err, GY_EARG, "arith: %d is not a gy_arith", (int)o->arith);
+    if (o->sequences < 0 || o->sequences > 65536)
+        return gy_fail(err, GY_EARG, "sequences: %d is not in 0..65536", o->sequences);
+    if (o->chunk < 0 || o->chunk > CHUNK_MAX)
+        return gy_fail(err, GY_EARG, "chunk: %d is not in 0..%d", o->chunk, CHUNK_MAX);
+    if ((unsigned)o->arith > GY_ARITH_FAST)
+        return gy_fail(err, GY_EARG, "arith: %d is not a gy_arith", (int)o->arith);
     return GY_OK;
 }
 
 static gy_rc take_scratch(gy_engine *e, gy_err *err) {
     size_t n = (size_t)e->chunk;
-    e->tok = gy_alloc_n(n, sizeof *e->tok), e->pos = gy_alloc_n(n, sizeof *e->pos), e->of = gy_alloc_n(n, sizeof *e->of);
-    e->out = gy_alloc_n(n, sizeof *e->out), e->span = gy_alloc_n(n, sizeof *e->span), e->seq = gy_alloc_n(n, sizeof *e->seq);
+    e->tok = gy_alloc_n(n, sizeof *e->tok), e->pos = gy_alloc_n(n, sizeof *e->pos),
+    e->of = gy_alloc_n(n, sizeof *e->of);
+    e->out = gy_alloc_n(n, sizeof *e->out), e->span = gy_alloc_n(n, sizeof *e->span),
+    e->seq = gy_alloc_n(n, sizeof *e->seq);
     if (e->tok && e->pos && e->of && e->out && e->span && e->seq) return GY_OK;
     return gy_fail(err, GY_ENOMEM, "engine: out of memory");
 }
@@ -79,7 +87,8 @@ static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
     return rc;
 }
 
-gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine, gy_err *err) {
+gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
+                    gy_err *err) {
     gy_engine_options o = options ? *options : (gy_engine_options){0};
     gy_model_info info;
     if (err) *err = (gy_err){0};
@@ -89,14 +98,17 @@ gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine
     if (!e) return gy_fail(err, GY_ENOMEM, "engine: out of memory");
     gy_model_get_info(model, &info);
     e->model = gy_model_ref(model);
-    e->arith = o.arith != GY_ARITH_DEFAULT ? o.arith : gy_model_quantised(model) ? GY_ARITH_FAST : GY_ARITH_EXACT;
+    e->arith = o.arith != GY_ARITH_DEFAULT ? o.arith
+               : gy_model_quantised(model) ? GY_ARITH_FAST
+                                           : GY_ARITH_EXACT;
     snprintf(e->kv_name, sizeof e->kv_name, "%s", o.kv && *o.kv ? o.kv : "f16");
     e->threads = threads_wanted(o.threads);
     e->chunk = o.chunk ? o.chunk : CHUNK_DEFAULT;
     e->context = o.context ? o.context : info.context ? info.context : CONTEXT_DEFAULT;
     if (!o.context && e->context > CONTEXT_DEFAULT) e->context = CONTEXT_DEFAULT;
     e->vocab = info.vocab;
-    e->vocab_text = model->tok && gy_tok_size(model->tok) < info.vocab ? gy_tok_size(model->tok) : info.vocab;
+    e->vocab_text =
+        model->tok && gy_tok_size(model->tok) < info.vocab ? gy_tok_size(model->tok) : info.vocab;
     rc = build(e, &o, err);
     if (rc) return gy_engine_free(e), rc;
     *engine = e;
@@ -109,18 +121,26 @@ void gy_engine_free(gy_engine *e) {
     gy_kv_free(e->kv);
     gy_plan_free(e->plan);
     gy_model_unref(e->model);
-    gy_free(e->tok), gy_free(e->pos), gy_free(e->of), gy_free(e->out), gy_free(e->span), gy_free(e->seq);
+    gy_free(e->tok), gy_free(e->pos), gy_free(e->of), gy_free(e->out), gy_free(e->span),
+        gy_free(e->seq);
     gy_free(e);
 }
 
 void gy_engine_get_info(const gy_engine *e, gy_engine_info *info) {
     int64_t scratch = 0;
-    for (int s = 0; s < e->plan->n_slots; s++) scratch += (int64_t)e->plan->slot_cols[s] * 4 * e->chunk;
-    *info = (gy_engine_info){.threads = e->threads, .context = e->context, .chunk = e->chunk, .arith = e->arith,
-                             .kv = e->kv_name, .kv_bytes_token = gy_kv_token_bytes(e->kv),
-                             .kv_bytes = gy_kv_held_bytes(e->kv), .scratch_bytes = scratch,
+    for (int s = 0; s < e->plan->n_slots; s++)
+        scratch += (int64_t)e->plan->slot_cols[s] * 4 * e->chunk;
+    *info = (gy_engine_info){.threads = e->threads,
+                             .context = e->context,
+                             .chunk = e->chunk,
+                             .arith = e->arith,
+                             .kv = e->kv_name,
+                             .kv_bytes_token = gy_kv_token_bytes(e->kv),
+                             .kv_bytes = gy_kv_held_bytes(e->kv),
+                             .scratch_bytes = scratch,
                              .packed_bytes = (int64_t)e->be->packed_bytes(e->be),
-                             .kv_saturated = e->be->saturated(e->be), .ops = e->plan->n_ops};
+                             .kv_saturated = e->be->saturated(e->be),
+                             .ops = e->plan->n_ops};
 }
 
 gy_rc gy_explain(const gy_engine *e, bool json, char **text, gy_err *err) {
@@ -133,9 +153,15 @@ gy_rc gy_explain(const gy_engine *e, bool json, char **text, gy_err *err) {
     return GY_OK;
 }
 
-void gy_engine_trace(gy_engine *e, gy_trace_fn fn, void *arg) { e->trace = fn, e->trace_arg = arg; }
-void gy_cancel(gy_engine *e) { atomic_store(&e->cancel, 1); }
-bool gy_engine_cancelled(gy_engine *e) { return atomic_load(&e->cancel) && atomic_exchange(&e->cancel, 0); }
+void gy_engine_trace(gy_engine *e, gy_trace_fn fn, void *arg) {
+    e->trace = fn, e->trace_arg = arg;
+}
+void gy_cancel(gy_engine *e) {
+    atomic_store(&e->cancel, 1);
+}
+bool gy_engine_cancelled(gy_engine *e) {
+    return atomic_load(&e->cancel) && atomic_exchange(&e->cancel, 0);
+}
 
 /* ---- Sequences: the public names of the store's ---- */
 
@@ -144,18 +170,25 @@ gy_rc gy_seq_new(gy_engine *e, gy_seq **seq, gy_err *err) {
     return gy_kv_seq_new(e->kv, seq, err);
 }
 
-void gy_seq_free(gy_engine *e, gy_seq *seq) { gy_kv_seq_free(e->kv, seq); }
+void gy_seq_free(gy_engine *e, gy_seq *seq) {
+    gy_kv_seq_free(e->kv, seq);
+}
 
 gy_rc gy_seq_fork(gy_engine *e, const gy_seq *from, gy_seq **seq, gy_err *err) {
     if (err) *err = (gy_err){0};
     return gy_kv_seq_fork(e->kv, from, seq, err);
 }
 
-int gy_seq_len(const gy_seq *seq) { return seq->len; }
-const int32_t *gy_seq_tokens(const gy_seq *seq) { return seq->tok; }
+int gy_seq_len(const gy_seq *seq) {
+    return seq->len;
+}
+const int32_t *gy_seq_tokens(const gy_seq *seq) {
+    return seq->tok;
+}
 
 gy_rc gy_seq_trim(gy_engine *e, gy_seq *seq, int len, gy_err *err) {
     if (err) *err = (gy_err){0};
-    if (len < 0 || len > seq->len) return gy_fail(err, GY_EARG, "trim: length %d is not in 0..%d", len, seq->len);
+    if (len < 0 || len > seq->len)
+        return gy_fail(err, GY_EARG, "trim: length %d is not in 0..%d", len, seq->len);
     return gy_kv_trim(e->kv, seq, len, err);
 }

@@ -3,8 +3,8 @@
  *     feeds --cut into chunks--> gy_batch --> for op in plan: be->run --> logits --> caller
  *                                   ^ pages reserved before, tokens appended after each chunk
  *
- * Owner: the caller of gy_engine_new. Thread: one at a time, except the cancel flag. Nothing in a step allocates: the
- * arrays below are sized at creation for `chunk` rows. */
+ * Owner: the caller of gy_engine_new. Thread: one at a time, except the cancel flag. Nothing in a
+ * step allocates: the arrays below are sized at creation for `chunk` rows. */
 #ifndef GY_RUN_ENGINE_H
 #define GY_RUN_ENGINE_H
 

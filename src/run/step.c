@@ -1,4 +1,5 @@
-/* The ragged step: feeds of any lengths become chunks of at most e->chunk rows, each run through the plan. */
+/* The ragged step: feeds of any lengths become chunks of at most e->chunk rows, each run through
+ * the plan. */
 #include <math.h>
 #include <stdio.h>
 
@@ -10,22 +11,27 @@ static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, 
         const gy_feed *feed = feeds + f;
         if (!feed->seq) return gy_fail(err, GY_EARG, "feed %d: seq is NULL", f);
         if (feed->n < 0 || feed->first_out < 0 || feed->first_out > feed->n)
-            return gy_fail(err, GY_EARG, "feed %d: first_out %d is not in 0..n = %d", f, feed->first_out, feed->n);
+            return gy_fail(err, GY_EARG, "feed %d: first_out %d is not in 0..n = %d", f,
+                           feed->first_out, feed->n);
         if (feed->n > e->context - feed->seq->len)
-            return gy_fail(err, GY_ELIMIT, "feed %d: %d positions and %d more do not fit the context of %d", f,
+            return gy_fail(err, GY_ELIMIT,
+                           "feed %d: %d positions and %d more do not fit the context of %d", f,
                            feed->seq->len, feed->n, e->context);
         for (int i = 0; i < feed->n; i++)
             if (feed->ids[i] < 0 || feed->ids[i] >= e->vocab)
-                return gy_fail(err, GY_EARG, "feed %d: token id %d at %d is not in 0..%d", f, feed->ids[i], i, e->vocab - 1);
+                return gy_fail(err, GY_EARG, "feed %d: token id %d at %d is not in 0..%d", f,
+                               feed->ids[i], i, e->vocab - 1);
         for (int g = 0; g < f; g++)
-            if (feeds[g].seq == feed->seq) return gy_fail(err, GY_EARG, "feeds %d and %d name the same sequence", g, f);
+            if (feeds[g].seq == feed->seq)
+                return gy_fail(err, GY_EARG, "feeds %d and %d name the same sequence", g, f);
     }
     return GY_OK;
 }
 
 /* Fills the batch with rows of the feeds from (feed f, token i) on; both are moved on. */
 static gy_batch fill(gy_engine *e, const gy_feed *feeds, int n_feeds, int *f, int *i) {
-    gy_batch b = {.tok = e->tok, .pos = e->pos, .of = e->of, .span = e->span, .out = e->out, .seq = e->seq};
+    gy_batch b = {
+        .tok = e->tok, .pos = e->pos, .of = e->of, .span = e->span, .out = e->out, .seq = e->seq};
     for (; *f < n_feeds; ++*f, *i = 0) {
         const gy_feed *feed = feeds + *f;
         int n = feed->n - *i;
@@ -57,14 +63,17 @@ static void trace(gy_engine *e, int i, const gy_batch *b) {
     const gy_op *op = e->plan->op + i;
     char name[48];
     bool outs = op->flags & GY_OPF_OUTS || op->kind == GY_OP_PICK || op->kind == GY_OP_LOGITS;
-    if (op->layer >= 0) snprintf(name, sizeof name, "%d.%s", op->layer, gy_op_names[op->kind]);
-    else snprintf(name, sizeof name, "%s", gy_op_names[op->kind]);
+    if (op->layer >= 0)
+        snprintf(name, sizeof name, "%d.%s", op->layer, gy_op_names[op->kind]);
+    else
+        snprintf(name, sizeof name, "%s", gy_op_names[op->kind]);
     if (op->kind == GY_OP_LOGITS) {
         e->trace(e->trace_arg, i, name, b->logits, b->outs, e->vocab, e->vocab);
     } else if (op->out >= 0) {
         int ld;
         const float *value = e->be->slot(e->be, op->out, &ld);
-        e->trace(e->trace_arg, i, name, value, outs ? b->outs : b->rows, e->plan->slot_cols[op->out], ld);
+        e->trace(e->trace_arg, i, name, value, outs ? b->outs : b->rows,
+                 e->plan->slot_cols[op->out], ld);
     }
 }
 
@@ -94,9 +103,11 @@ gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy
         b.logits = logits;
         rc = reserve(e, &b, err);
         if (!rc) rc = run(e, &b, err);
-        for (int s = 0; !rc && s < b.spans; s++) gy_kv_append(e->kv, b.seq[s], b.tok + b.span[s].row0, b.span[s].n);
+        for (int s = 0; !rc && s < b.spans; s++)
+            gy_kv_append(e->kv, b.seq[s], b.tok + b.span[s].row0, b.span[s].n);
         for (int o = 0; !rc && o < b.outs; o++)
-            for (int t = e->vocab_text; t < e->vocab; t++) logits[(size_t)o * e->vocab + t] = -INFINITY;
+            for (int t = e->vocab_text; t < e->vocab; t++)
+                logits[(size_t)o * e->vocab + t] = -INFINITY;
         logits += (size_t)b.outs * e->vocab;
     }
     return rc;

@@ -1,0 +1,74 @@
+/* cli/common - what the commands share: opening, failing, progress, output.
+ *
+ * Answers and data go to stdout, everything else to stderr. A failed command prints one line on
+ * stderr, or with --json
+ * {"error":{...}} on stdout, and ends with the exit code of its kind. */
+#ifndef GY_CLI_COMMON_H
+#define GY_CLI_COMMON_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "cli/args.h"
+
+/* Reports err and returns its exit code. */
+int cli_fail(const cli_args *a, const gy_err *err);
+int cli_usage(const cli_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The model's name on the command line: --model or the first word, which is then taken from
+ * a->word. NULL after a message. */
+const char *cli_model_name(cli_args *a);
+/* Finds and opens it; what: flags for opening. On failure *code is the exit code and NULL is
+ * returned. */
+gy_model *cli_open(cli_args *a, const gy_model_options *options, int *code);
+/* An engine with the flags' options over what the command already set in o. */
+gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int *code);
+
+/* Whole stdin or file in gy_alloc'd memory; NULL after filling err. path "-" or NULL: stdin. */
+char *cli_read(const char *path, size_t *bytes, gy_err *err);
+/* "1,2,3" -> ids; NULL after filling err. */
+int32_t *cli_ids(const char *list, int *n, gy_err *err);
+
+/* Writes and flushes; false when stdout has gone (EPIPE): the command then ends quietly with exit
+ * 0. */
+bool cli_put(const char *s, size_t n);
+
+/* A progress line on a TTY, at most 10 a second; else a line per 5 s. Use as a gy_progress_fn with
+ * arg = a cli_bar. */
+typedef struct {
+    const char *title;
+    double start, last;
+    bool shown, quiet;
+    uint64_t first;
+} cli_bar;
+bool cli_progress(void *bar, const char *what, uint64_t done, uint64_t total);
+void cli_progress_end(cli_bar *bar);
+
+double cli_now(void); /* seconds, monotonic */
+bool cli_tty(int fd);
+bool cli_colour(int fd);                /* NO_COLOR, CLICOLOR_FORCE, TERM=dumb respected */
+void cli_bytes(char out[32], double n); /* "92.3 MB" */
+
+/* SIGINT and SIGTERM cancel this engine; the number that came, or 0. */
+void cli_signals(gy_engine *e);
+int cli_signal(void);
+void cli_signal_clear(void);
+/* The terminal's settings, put back when a second Ctrl-C ends the program; NULL: none. */
+struct termios;
+void cli_terminal(const struct termios *sane);
+
+/* The commands; each returns an exit code. */
+int cmd_run(cli_args *a);
+int cmd_generate(cli_args *a);
+int cmd_get(cli_args *a);
+int cmd_ls(cli_args *a);
+int cmd_inspect(cli_args *a);
+int cmd_explain(cli_args *a);
+int cmd_bench(cli_args *a);
+int cmd_perplexity(cli_args *a);
+int cmd_tokenize(cli_args *a);
+int cmd_detokenize(cli_args *a);
+int cmd_render(cli_args *a);
+int cmd_logits(cli_args *a);
+int cmd_convert(cli_args *a);
+
+#endif
