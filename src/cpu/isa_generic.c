@@ -1,0 +1,14 @@
+/* cpu/isa_generic - the kernels in plain C. */
+#include "cpu/cpu.h"
+#include "cpu/lanes.h"
+#include "cpu/linear.inc"
+
+static bool usable(void) {
+    return true;
+}
+
+const gy_isa_table gy_isa_generic = {
+    .name = "generic",
+    .usable = usable,
+    .lin = GY_ISA_LINEAR_INIT,
+};
