@@ -10,7 +10,8 @@ static size_t align64(size_t n) {
 }
 
 size_t gy_linear_scratch(int cols) {
-    /* The largest user is a decoded tile of the exact product: 12 rows of f32; each kernel states its layout. */
+    /* The largest user is a decoded tile of the exact product: 12 rows of f32; each kernel states
+     * its layout. */
     return align64(((size_t)cols + 255) / 256 * 256 * 64 + 4096);
 }
 
@@ -63,7 +64,8 @@ static void code_item(void *arg, int item, int worker) {
     job *j = arg;
     int end = (item + 1) * CODE_ROWS < j->rows ? (item + 1) * CODE_ROWS : j->rows;
     int cols = j->op->w[0]->file.cols;
-    for (int r = item * CODE_ROWS; r < end; r++) j->env->isa->code(j->x + r * j->ldx, cols, j->coded[r]);
+    for (int r = item * CODE_ROWS; r < end; r++)
+        j->env->isa->code(j->x + r * j->ldx, cols, j->coded[r]);
 }
 
 static void add_bias(float *y, ptrdiff_t ldy, int rows, const float *bias, int n) {
@@ -90,12 +92,14 @@ static void product_item(void *arg, int item, int worker) {
     }
     if (w->bias) add_bias(y, j->ldy, rows, w->bias + c0, n);
     if (j->op->kind == GY_OP_LOGITS && (j->op->u.logits.a != 1 || j->op->u.logits.cap != 0)) {
-        for (int r = 0; r < rows; r++) env->finish(y + r * j->ldy, n, j->op->u.logits.a, j->op->u.logits.cap);
+        for (int r = 0; r < rows; r++)
+            env->finish(y + r * j->ldy, n, j->op->u.logits.a, j->op->u.logits.cap);
     }
 }
 
-/* Small ops run whole on the caller: waking a worker costs about as much as 32 KiB of weights. Otherwise about eight
- * items a thread, so that the last one is short; blocks are multiples of 16, which no kernel has to split. */
+/* Small ops run whole on the caller: waking a worker costs about as much as 32 KiB of weights.
+ * Otherwise about eight items a thread, so that the last one is short; blocks are multiples of 16,
+ * which no kernel has to split. */
 static void cut(job *j, int threads) {
     int outs = 0;
     size_t bytes = 0;
@@ -130,8 +134,8 @@ static void run_items(const job *j, int items, gy_pool_fn fn) {
     }
 }
 
-void gy_linear_run(const gy_linear_env *env, const gy_op *op, const float *x, ptrdiff_t ldx, int rows, float *y,
-                   ptrdiff_t ldy) {
+void gy_linear_run(const gy_linear_env *env, const gy_op *op, const float *x, ptrdiff_t ldx,
+                   int rows, float *y, ptrdiff_t ldy) {
     if (rows <= 0) return;
     job j = {.env = env, .op = op, .x = x, .y = y, .ldx = ldx, .ldy = ldy, .rows = rows};
     cut(&j, gy_pool_threads(env->pool));

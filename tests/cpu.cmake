@@ -1,0 +1,1 @@
+gy_test(linear cpu codec base)
