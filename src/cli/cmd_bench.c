@@ -1,0 +1,206 @@
+/* bench: prefill and decode rates, in the manner of llama-bench.
+ *
+ * A test is (threads, depth, batch, prompt p) or (.., generate n): depth positions are filled first
+ * and not measured, then p positions of every sequence go through one step, or n steps feed one
+ * token to every sequence. Each test runs once unmeasured, then --repetitions times. Tokens are
+ * pseudo-random and the same in every run. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "cli/common.h"
+
+enum { LIST = 32, SEQS = 256 };
+typedef struct {
+    int at[LIST], n;
+} list;
+typedef struct {
+    int threads, depth, batch, prompt, gen;
+    double mean, sd, best;
+} test;
+
+/* "1,2,8" and "128-512+128" and any mix. */
+static bool parse(const cli_args *a, const char *flag, const char *text, int least, list *out) {
+    out->n = 0;
+    for (const char *s = text; *s && out->n < LIST;) {
+        char *end;
+        long first = strtol(s, &end, 10), last = first, step = 1;
+        if (end != s && *end == '-') last = strtol(end + 1, &end, 10);
+        if (end != s && *end == '+') step = strtol(end + 1, &end, 10);
+        if (end == s || (*end && *end != ',') || first < least || last < first || step < 1 ||
+            last > 1 << 20)
+            return cli_usage(a, "--%s %s: expected a list such as 1,2 or 128-512+128", flag, text),
+                   false;
+        for (long v = first; v <= last && out->n < LIST; v += step) out->at[out->n++] = (int)v;
+        s = *end ? end + 1 : end;
+    }
+    return out->n > 0 || (cli_usage(a, "--%s: the list is empty", flag), false);
+}
+
+typedef struct {
+    gy_engine *e;
+    gy_seq *seq[SEQS];
+    gy_feed feed[SEQS];
+    int batch, vocab;
+    int32_t *ids;
+    float *logits;
+} bench;
+
+static gy_rc fill(bench *b, int n, bool logits, gy_err *err) {
+    if (!n) return GY_OK;
+    for (int s = 0; s < b->batch; s++)
+        b->feed[s] =
+            (gy_feed){.seq = b->seq[s], .ids = b->ids + s, .n = n, .first_out = logits ? n - 1 : n};
+    return gy_step(b->e, b->feed, b->batch, b->logits, err);
+}
+
+/* Seconds of one run of t. */
+static gy_rc once(bench *b, const test *t, double *seconds, gy_err *err) {
+    gy_rc rc = GY_OK;
+    for (int s = 0; !rc && s < b->batch; s++) rc = gy_seq_new(b->e, &b->seq[s], err);
+    if (!rc) rc = fill(b, t->depth, false, err);
+    double start = cli_now();
+    if (!rc && t->prompt) rc = fill(b, t->prompt, true, err);
+    for (int i = 0; !rc && i < t->gen; i++) rc = fill(b, 1, true, err);
+    *seconds = cli_now() - start;
+    for (int s = 0; s < b->batch; s++) gy_seq_free(b->e, b->seq[s]), b->seq[s] = NULL;
+    return rc;
+}
+
+static gy_rc measure(bench *b, test *t, int repetitions, gy_err *err) {
+    double sum = 0, squares = 0, seconds;
+    gy_rc rc = once(b, t, &seconds, err);
+    for (int i = 0; !rc && i < repetitions; i++) {
+        rc = once(b, t, &seconds, err);
+        double rate = (double)(t->prompt + t->gen) * b->batch / seconds;
+        sum += rate, squares += rate * rate;
+        if (rate > t->best) t->best = rate;
+    }
+    t->mean = sum / repetitions;
+    double variance = repetitions > 1 ? (squares - sum * t->mean) / (repetitions - 1) : 0;
+    t->sd = variance > 0 ? sqrt(variance) : 0;
+    return rc;
+}
+
+static void name(const test *t, char out[64]) {
+    int n = snprintf(out, 64, "%s%d", t->prompt ? "pp" : "tg", t->prompt ? t->prompt : t->gen);
+    if (t->batch > 1) n += snprintf(out + n, 64 - (size_t)n, " x%d", t->batch);
+    if (t->depth) snprintf(out + n, 64 - (size_t)n, " @ d%d", t->depth);
+}
+
+static void put(const cli_args *a, const gy_model_info *m, const gy_engine_info *e, const test *t,
+                int number) {
+    const char *f = a->json     ? "json"
+                    : a->format ? a->format
+                                : "md",
+               *arith = e->arith == GY_ARITH_EXACT ? "exact" : "fast";
+    char test_name[64], size[32];
+    name(t, test_name);
+    cli_bytes(size, (double)m->weight_bytes);
+    if (!strncmp(f, "json", 4)) {
+        bool array = !strcmp(f, "json");
+        printf("%s{\"model\":\"%s\",\"quant\":\"%s\",\"weight_bytes\":%lld,\"parameters\":%lld,"
+               "\"isa\":\"%s\",\"bits\":%d,\"arith\":\"%s\","
+               "\"kv\":\"%s\",\"threads\":%d,\"n_prompt\":%d,\"n_gen\":%d,\"n_depth\":%d,\"batch\":"
+               "%d,\"test\":\"%s\",\"avg_ts\":%.3f,"
+               "\"stddev_ts\":%.3f,\"best_ts\":%.3f,\"repetitions\":%d}%s",
+               array ? (number ? ",\n " : "[") : "", m->type, m->quant, (long long)m->weight_bytes,
+               (long long)m->parameters, gy_isa(), gy_bits(), arith, e->kv, t->threads, t->prompt,
+               t->gen, t->depth, t->batch, test_name, t->mean, t->sd, t->best, a->repetitions,
+               array ? "" : "\n");
+    } else if (!strcmp(f, "csv")) {
+        if (!number)
+            printf("model,quant,weight_bytes,parameters,isa,arith,kv,threads,test,avg_ts,stddev_ts,"
+                   "best_ts\n");
+        printf("%s,%s,%lld,%lld,%s,%s,%s,%d,%s,%.3f,%.3f,%.3f\n", m->type, m->quant,
+               (long long)m->weight_bytes, (long long)m->parameters, gy_isa(), arith, e->kv,
+               t->threads, test_name, t->mean, t->sd, t->best);
+    } else {
+        if (!number)
+            printf("| model | weights | size | params | isa | arith | kv | threads | test | t/s |\n"
+                   "| --- | --- | ---: | ---: | --- | --- | --- | ---: | --- | ---: |\n");
+        printf("| %s | %s | %s | %.1f M | %s | %s | %s | %d | %s | %.2f +- %.2f |\n", m->type,
+               m->quant, size, (double)m->parameters * 1e-6, gy_isa(), arith, e->kv, t->threads,
+               test_name, t->mean, t->sd);
+    }
+    fflush(stdout);
+}
+
+typedef struct {
+    list prompt, gen, depth, batch, threads;
+} plan;
+
+static int longest(const list *l) {
+    int most = 0;
+    for (int i = 0; i < l->n; i++) most = l->at[i] > most ? l->at[i] : most;
+    return most;
+}
+
+/* All tests of one engine (one thread count, one batch). */
+static int run_engine(const cli_args *a, gy_model *m, const plan *p, int threads, int batch,
+                      int *number) {
+    int code = EXIT_OK,
+        span = longest(&p->prompt) > longest(&p->gen) ? longest(&p->prompt) : longest(&p->gen);
+    gy_err err = {0};
+    gy_model_info info;
+    gy_engine_info engine;
+    char text[16];
+    cli_args mine = *a;
+    gy_model_get_info(m, &info);
+    snprintf(text, sizeof text, "%d", threads);
+    mine.threads = threads ? text : NULL;
+    gy_engine_options o = {.context = longest(&p->depth) + span, .sequences = batch};
+    bench b = {.e = cli_engine(&mine, m, &o, &code), .batch = batch, .vocab = info.vocab};
+    if (!b.e) return code;
+    gy_engine_get_info(b.e, &engine);
+    cli_signals(b.e);
+    int most = engine.context + SEQS;
+    b.ids = gy_alloc_n((size_t)most, sizeof *b.ids),
+    b.logits = gy_alloc_n((size_t)batch * (size_t)info.vocab, sizeof *b.logits);
+    uint32_t x = 12345;
+    for (int i = 0; b.ids && i < most; i++)
+        x = x * 1664525u + 1013904223u, b.ids[i] = (int32_t)((x >> 8) % (uint32_t)info.vocab);
+    if (!b.ids || !b.logits) gy_fail(&err, GY_ENOMEM, "bench: out of memory");
+    for (int d = 0; d < p->depth.n; d++) {
+        for (int i = 0; i < p->prompt.n + p->gen.n && !err.rc; i++) {
+            test t = {.threads = engine.threads, .depth = p->depth.at[d], .batch = batch};
+            if (i < p->prompt.n)
+                t.prompt = p->prompt.at[i];
+            else
+                t.gen = p->gen.at[i - p->prompt.n];
+            if (!t.prompt && !t.gen) continue;
+            if (!measure(&b, &t, a->repetitions, &err)) put(a, &info, &engine, &t, (*number)++);
+        }
+    }
+    cli_signals(NULL);
+    gy_free(b.ids), gy_free(b.logits);
+    gy_engine_free(b.e);
+    return err.rc ? cli_fail(a, &err) : EXIT_OK;
+}
+
+int cmd_bench(cli_args *a) {
+    int code = EXIT_OK, number = 0;
+    plan p;
+    static const char *const formats[] = {"md", "csv", "json", "jsonl"};
+    bool known = !a->format;
+    for (int i = 0; i < 4 && !known; i++) known = !strcmp(a->format, formats[i]);
+    if (!known)
+        return cli_usage(a, "--output-format %s: expected md, csv, json or jsonl", a->format);
+    if (a->repetitions < 1)
+        return cli_usage(a, "--repetitions %d: expected 1 or more", a->repetitions);
+    if (!parse(a, "n-prompt", a->n_prompt ? a->n_prompt : "512", 0, &p.prompt) ||
+        !parse(a, "n-gen", a->n_gen ? a->n_gen : "128", 0, &p.gen) ||
+        !parse(a, "n-depth", a->n_depth ? a->n_depth : "0", 0, &p.depth) ||
+        !parse(a, "batch", a->batch ? a->batch : "1", 1, &p.batch) ||
+        !parse(a, "threads", a->threads ? a->threads : "0", 0, &p.threads))
+        return EXIT_USAGE;
+    if (longest(&p.batch) > SEQS) return cli_usage(a, "--batch: at most %d", SEQS);
+    gy_model *m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
+    if (!m) return code;
+    for (int t = 0; t < p.threads.n && !code; t++)
+        for (int b = 0; b < p.batch.n && !code; b++)
+            code = run_engine(a, m, &p, p.threads.at[t], p.batch.at[b], &number);
+    if (number && (a->json || (a->format && !strcmp(a->format, "json")))) printf("]\n");
+    gy_model_unref(m);
+    return code;
+}
