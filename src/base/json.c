@@ -2,6 +2,7 @@
 
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
 
@@ -25,6 +26,7 @@ typedef struct {
     gy_json_key *key;
     size_t vals, val_cap, keys, key_cap;
     int depth;
+    bool unique; /* a duplicate key is an error */
     gy_err *err;
     gy_rc rc;
 } parser;
@@ -225,8 +227,9 @@ static uint64_t process_seed(void) {
 }
 
 /* Merges duplicate keys among key[n] and val[n]: the last value moves to the first key's place.
- * Returns the members left, or -1 when memory is out. slot holds indices + 1. */
-static int64_t merge_duplicates(gy_json_key *key, gy_json *val, uint32_t n) {
+ * Returns the members left, or -1 when memory is out; *twice is a key that was merged. slot holds
+ * indices + 1. */
+static int64_t merge_duplicates(gy_json_key *key, gy_json *val, uint32_t n, gy_json_key *twice) {
     uint32_t kept = 0, small[SMALL_OBJECT * 2] = {0}, *slot = small, mask = SMALL_OBJECT * 2 - 1;
     uint64_t seed = process_seed();
     if (n > SMALL_OBJECT) {
@@ -238,7 +241,7 @@ static int64_t merge_duplicates(gy_json_key *key, gy_json *val, uint32_t n) {
         uint32_t at = (uint32_t)gy_hash64(key[i].s, key[i].n, seed) & mask;
         while (slot[at] && !same_key(key[slot[at] - 1], key[i])) at = (at + 1) & mask;
         if (slot[at]) {
-            val[slot[at] - 1] = val[i];
+            val[slot[at] - 1] = val[i], *twice = key[i];
         } else {
             key[kept] = key[i], val[kept] = val[i];
             slot[at] = ++kept;
@@ -261,10 +264,19 @@ static bool close_array(parser *ps, size_t base, gy_json *v) {
     return true;
 }
 
+static bool fail_twice(parser *ps, gy_json_key key) {
+    char name[64], what[128];
+    snprintf(what, sizeof what, "duplicate key \"%s\" in the object that ends here",
+             gy_err_quote(name, key.s, key.n));
+    return fail_at(ps, ps->p, what);
+}
+
 static bool close_object(parser *ps, size_t base, size_t key_base, gy_json *v) {
     int64_t n = (int64_t)(ps->vals - base);
-    if (n > 1) n = merge_duplicates(ps->key + key_base, ps->val + base, (uint32_t)n);
+    gy_json_key twice = {0};
+    if (n > 1) n = merge_duplicates(ps->key + key_base, ps->val + base, (uint32_t)n, &twice);
     if (n < 0) return fail_oom(ps);
+    if (twice.s && ps->unique) return fail_twice(ps, twice);
     v->kind = GY_JSON_OBJ, v->n = (uint32_t)n;
     if (n) {
         gy_json *item = gy_arena_raw(ps->arena, (size_t)n * sizeof *item);
@@ -350,12 +362,14 @@ static bool read_value(parser *ps, gy_json *v) {
     }
 }
 
-gy_rc gy_json_parse(gy_json_doc *doc, const char *text, size_t n, gy_err *err) {
+static gy_rc parse(gy_json_doc *doc, const char *text, size_t n, bool unique, gy_err *err) {
     *doc = (gy_json_doc){0};
     if (n >= UINT32_MAX)
         return gy_fail(err, GY_ELIMIT, "JSON text of %zu bytes; at most 4 GiB are read", n);
+    if (!n) text = "";
     gy_arena arena = {0};
-    parser ps = {.begin = text, .p = text, .end = text + n, .arena = &arena, .err = err};
+    parser ps = {
+        .begin = text, .p = text, .end = text + n, .arena = &arena, .unique = unique, .err = err};
     ps.out = gy_arena_raw(&arena, n + 1);
     gy_json *root = gy_arena_alloc(&arena, sizeof *root);
     if (!ps.out || !root) {
@@ -369,6 +383,14 @@ gy_rc gy_json_parse(gy_json_doc *doc, const char *text, size_t n, gy_err *err) {
     if (ps.rc) return gy_arena_free(&arena), ps.rc;
     doc->arena = arena, doc->root = root;
     return GY_OK;
+}
+
+gy_rc gy_json_parse(gy_json_doc *doc, const char *text, size_t n, gy_err *err) {
+    return parse(doc, text, n, false, err);
+}
+
+gy_rc gy_json_parse_unique(gy_json_doc *doc, const char *text, size_t n, gy_err *err) {
+    return parse(doc, text, n, true, err);
 }
 
 void gy_json_free(gy_json_doc *doc) {
