@@ -1,0 +1,1 @@
+gy_test(sample run base)
