@@ -14,7 +14,7 @@ MAY = {
     "cpu": ["base", "codec", "op", "kv"],
     "model": ["base", "file", "codec", "text", "op", "kv"],
     "run": ["base", "codec", "text", "op", "kv", "model", "file"],
-    "cli": [],
+    "cli": ["base"],
 }
 # The engine reaches a device through one constructor; no other file sees a backend's headers.
 EXTRA = {("run/engine.c", "cpu/cpu.h")}

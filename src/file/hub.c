@@ -234,8 +234,8 @@ static gy_rc ask_hub(get *g, gy_err *err) {
     gy_fetch f = {
         .url = url.p, .token = g->token, .text = &text, .size = -1, .label = "repository"};
     gy_rc rc = url.p ? gy_fetch_run(&f, err) : gy_fail(err, GY_ENOMEM, "get: out of memory");
-    if (!rc && gy_json_parse(&g->doc, text.p ? text.p : "", text.n, err))
-        rc = gy_fail_in(err, "%s", url.p);
+    if (!rc) rc = gy_json_parse(&g->doc, text.p ? text.p : "", text.n, err);
+    if (rc) gy_fail_in(err, "%s", url.p ? url.p : "get");
     const char *commit = gy_json_s(g->doc.root, "sha", "");
     if (!rc && (!safe_part(commit, strlen(commit)) ||
                 !gy_json_is(gy_json_get(g->doc.root, "siblings"), GY_JSON_ARR)))
