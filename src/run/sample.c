@@ -286,18 +286,44 @@ static int mirostat(gy_sampler *s, const gy_sample_in *in) {
 
 /* ---- Pick ---- */
 
+enum { BLOCK = 64 };
+
+/* Largest of up to BLOCK values, -infinity if there is none; *bad is set when one is NaN or
+ * +infinity. */
+static float block_max(const float *l, int n, bool *bad) {
+    const float inf = gy_bits_f32(0x7F800000);
+    float m[8];
+    int odd[8] = {0};
+    for (int k = 0; k < 8; k++) m[k] = -inf;
+    for (int i = 0; i + 8 <= n; i += 8) {
+        for (int k = 0; k < 8; k++) m[k] = l[i + k] > m[k] ? l[i + k] : m[k];
+        for (int k = 0; k < 8; k++) odd[k] |= !(l[i + k] < inf);
+    }
+    for (int i = n & ~7; i < n; i++) {
+        m[0] = l[i] > m[0] ? l[i] : m[0];
+        odd[0] |= !(l[i] < inf);
+    }
+    for (int k = 1; k < 8; k++) m[0] = m[k] > m[0] ? m[k] : m[0], odd[0] |= odd[k];
+    *bad |= odd[0];
+    return m[0];
+}
+
 /* Largest of l[n], the first of equals. Fails on NaN, +infinity and when all are -infinity. */
 static gy_rc largest(const float *l, int n, const char *what, int *best, gy_err *err) {
-    const float inf = gy_bits_f32(0x7F800000);
-    int at = 0;
-    for (int i = 0; i < n; i++) {
-        if (!(l[i] < inf))
-            return gy_fail(err, GY_EARG, "sampling: logit %d is %s", i,
-                           l[i] == inf ? "infinite" : "NaN");
-        if (l[i] > l[at]) at = i;
+    float max = gy_bits_f32(0xFF800000);
+    int from = -1, i = 0;
+    for (int b = 0; b < n; b += BLOCK) {
+        bool bad = false;
+        float m = block_max(l + b, n - b < BLOCK ? n - b : BLOCK, &bad);
+        if (bad) {
+            for (i = b; l[i] < gy_bits_f32(0x7F800000);) i++;
+            return gy_fail(err, GY_EARG, "sampling: logit %d is %g", i, l[i]);
+        }
+        if (m > max) max = m, from = b;
     }
-    if (l[at] == -inf) return gy_fail(err, GY_EARG, "sampling: no token is left %s", what);
-    *best = at;
+    if (from < 0) return gy_fail(err, GY_EARG, "sampling: no token is left %s", what);
+    for (i = from; l[i] != max;) i++;
+    *best = i;
     return GY_OK;
 }
 
@@ -305,7 +331,13 @@ static gy_rc largest(const float *l, int n, const char *what, int *best, gy_err 
 static int list_top(const float *l, int n, int k, double log_sum, gy_logprob *top) {
     gy_cand best[GY_TOP_LOGPROBS + 1];
     int count = 0;
+    bool bad = false;
     for (int i = 0; i < n && k; i++) {
+        if (i % BLOCK == 0 && count == k && i + BLOCK <= n &&
+            !(block_max(l + i, BLOCK, &bad) > best[k - 1].l)) {
+            i += BLOCK - 1; /* nothing here gets into the list */
+            continue;
+        }
         if (count == k && !(l[i] > best[k - 1].l)) continue;
         int j = count < k ? count++ : k - 1;
         for (; j > 0 && l[i] > best[j - 1].l; j--) best[j] = best[j - 1];

@@ -2,14 +2,21 @@
 #include "run/sample_impl.h"
 
 double gy_sample_sum(const float *l, int n, double max, double t) {
-    double lane[8] = {0};
-    int i = 0;
-    for (; i + 8 <= n; i += 8) {
-        for (int k = 0; k < 8; k++) lane[k] += gy_sample_exp(((double)l[i + k] - max) / t);
+    gy_f64x2 lane[4] = {{0}};
+    for (int i = 0; i < n; i += 8) {
+        float tail[8];
+        const float *b = l + i;
+        if (n - i < 8) { /* filled up with what adds nothing: e^-700 */
+            for (int k = 0; k < 8; k++) tail[k] = k < n - i ? b[k] : gy_bits_f32(0xFF800000);
+            b = tail;
+        }
+        for (int k = 0; k < 4; k++) {
+            gy_f64x2 x = {b[2 * k], b[2 * k + 1]};
+            lane[k] += gy_sample_exp2((x - max) / t);
+        }
     }
-    for (int k = 0; i < n; i++, k++) lane[k] += gy_sample_exp(((double)l[i] - max) / t);
-    return ((lane[0] + lane[4]) + (lane[2] + lane[6])) +
-           ((lane[1] + lane[5]) + (lane[3] + lane[7]));
+    gy_f64x2 sum = (lane[0] + lane[2]) + (lane[1] + lane[3]);
+    return sum[0] + sum[1];
 }
 
 double gy_cands_sum(const gy_cands *c, double t) {
