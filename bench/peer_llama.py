@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""One measurement of llama.cpp through llama-cpp-python, in the manner of llama-bench: prints a JSON object.
+
+Run it with the interpreter of a virtual environment that has llama-cpp-python (built for this machine, outside the repo).
+"""
+import argparse
+import ctypes
+import json
+import time
+
+import llama_cpp as L
+
+
+def decode(ctx, tokens, pos):
+    batch = L.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for i, token in enumerate(tokens):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0] = token, pos + i, 1, 0
+        batch.logits[i] = i == len(tokens) - 1
+    if L.llama_decode(ctx, batch):
+        raise SystemExit("llama_decode failed")
+    L.llama_synchronize(ctx)
+    L.llama_batch_free(batch)
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("model")
+    a.add_argument("-t", type=int, default=2)
+    a.add_argument("-p", type=int, default=512)
+    a.add_argument("-n", type=int, default=128)
+    a.add_argument("-d", type=int, default=0)
+    o = a.parse_args()
+    quiet = L.llama_log_callback(lambda level, text, data: None)
+    L.llama_log_set(quiet, ctypes.c_void_p(0))
+    L.llama_backend_init()
+    model = L.llama_model_load_from_file(o.model.encode(), L.llama_model_default_params())
+    params = L.llama_context_default_params()
+    params.n_ctx = o.d + o.p + o.n + 64
+    params.n_batch = params.n_ubatch = 512
+    params.n_threads = params.n_threads_batch = o.t
+    ctx = L.llama_init_from_model(model, params)
+    vocab = L.llama_vocab_n_tokens(L.llama_model_get_vocab(model))
+    tokens = [(i * 7919 + 13) % vocab for i in range(max(o.p, o.n, o.d) + 1)]
+    out = {}
+    for name, count in (("pp", o.p), ("tg", o.n)):
+        if not count:
+            continue
+        for measured in (False, True):
+            L.llama_memory_clear(L.llama_get_memory(ctx), True)
+            for at in range(0, o.d, 512):
+                decode(ctx, tokens[at:min(at + 512, o.d)], at)
+            start = time.perf_counter()
+            if name == "pp":
+                for at in range(0, count, 512):
+                    decode(ctx, tokens[at:min(at + 512, count)], o.d + at)
+            else:
+                for i in range(count):
+                    decode(ctx, [tokens[i]], o.d + i)
+            out[name] = count / (time.perf_counter() - start)
+    print(json.dumps(out))
+
+
+if __name__ == "__main__":
+    main()
