@@ -1,9 +1,10 @@
 /* model/model - an opened checkpoint: files, description, bound weights.
  *
- *     path -> files (tensors or gguf) -> config -> gy_desc -> bind: role -> gy_weight -> gy_plan_build per KV codec
+ *     path -> files (tensors or gguf) -> config -> gy_desc -> bind: role -> gy_weight ->
+ * gy_plan_build per KV codec
  *
- * gy_model is the public opaque type: refcounted, constant after opening, shared by engines. No tensor byte is read
- * while opening, except norm weights and biases, which are small. */
+ * gy_model is the public opaque type: refcounted, constant after opening, shared by engines. No
+ * tensor byte is read while opening, except norm weights and biases, which are small. */
 #ifndef GY_MODEL_MODEL_H
 #define GY_MODEL_MODEL_H
 
@@ -19,25 +20,33 @@ struct gy_model {
     gy_arena arena;
     char *path;
     bool is_gguf;
-    gy_tensors tensors;          /* of a directory; for GGUF see gguf.tensors */
+    gy_tensors tensors; /* of a directory; for GGUF see gguf.tensors */
     gy_gguf gguf;
     gy_config config;
-    gy_json_doc gguf_config;     /* config.json words made from GGUF metadata */
-    const gy_json *cfg;          /* the root in use */
-    gy_desc desc;
-    gy_weight *weight;           /* [n_weights] every bound weight once */
+    gy_json_doc gguf_config; /* config.json words made from GGUF metadata */
+    const gy_json *cfg;      /* the root in use */
+    const char *type;        /* model_type or GGUF architecture */
+    gy_desc desc;            /* empty when opened without weights */
+    gy_weight *weight;       /* [n_weights] every bound weight once */
     int n_weights;
-    const char **dropped;        /* [n_dropped] tensor names listed as not used */
+    const char **dropped; /* [n_dropped] tensor names listed as not used */
     int n_dropped;
-    gy_tok *tok;                 /* NULL when opened without */
+    gy_tok *tok; /* NULL when opened without */
     gy_chat *chat;
-    int32_t *eos;                /* [n_eos] ascending */
+    int32_t *eos; /* [n_eos] ascending */
     int n_eos;
-    struct gy_bound *bound;      /* bind.c's table: per layer weights */
+    char quant[32];         /* codec of most weights; "" when opened without */
+    struct gy_bound *bound; /* bind.c's table: per layer weights; NULL when opened without */
 };
 
-/* Compiles the plan for KV codecs k and v. The plan's ops point to the model's weights. Owned by the caller:
- * gy_plan_free. */
+/* ---- Parts of opening ---- */
+
+void gy_model_name_quant(gy_model *m); /* fills quant; info.c */
+/* Tokenizer, template and end ids of a model whose files are open; text.c. */
+gy_rc gy_model_open_text(gy_model *m, const gy_model_options *options, gy_err *err);
+
+/* Compiles the plan for KV codecs k and v. The plan's ops point to the model's weights. Owned by
+ * the caller: gy_plan_free. */
 gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err *err);
 void gy_plan_free(gy_plan *plan);
 /* The plan as text for people, or JSON. */

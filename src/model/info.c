@@ -1,0 +1,152 @@
+/* model/info - what a model is, for programs: gy_model_get_info and the JSON of gy_model_inspect.
+ */
+#include <stdio.h>
+
+#include "model/bind.h"
+
+/* The codec that holds most weights stands for the model. */
+static gy_cparm main_codec(const gy_model *m) {
+    enum { KINDS = 32 };
+    gy_cparm kind[KINDS] = {{0}};
+    int64_t held[KINDS] = {0};
+    int n = 0, best = 0;
+    for (int i = 0; i < m->n_weights; i++) {
+        const gy_rows *r = &m->weight[i].file;
+        int k = 0;
+        while (k < n && !(kind[k].kind == r->c.kind && kind[k].bits == r->c.bits &&
+                          kind[k].group == r->c.group))
+            k++;
+        if (k == KINDS) continue;
+        if (k == n) kind[n++] = r->c;
+        held[k] += (int64_t)r->rows * r->cols;
+        if (held[k] > held[best]) best = k;
+    }
+    return kind[best];
+}
+
+void gy_model_get_info(const gy_model *m, gy_model_info *info) {
+    bool weights = m->bound != NULL;
+    int64_t vocab = gy_json_i(m->cfg, "vocab_size", m->tok ? gy_tok_size(m->tok) : 0);
+    *info = (gy_model_info){.type = m->type,
+                            .format = m->is_gguf ? "gguf" : "safetensors",
+                            .quant = m->quant,
+                            .layers = m->desc.n_layers,
+                            .width = m->desc.width,
+                            .vocab = weights                          ? m->desc.vocab
+                                     : vocab > 0 && vocab < INT32_MAX ? (int)vocab
+                                                                      : 0,
+                            .context = m->desc.context,
+                            .parameters = weights ? m->bound->parameters : 0,
+                            .weight_bytes = weights ? m->bound->bytes : 0,
+                            .eos = m->eos,
+                            .n_eos = m->n_eos,
+                            .has_tokenizer = m->tok != NULL,
+                            .has_template = m->chat && gy_chat_has_template(m->chat)};
+}
+
+void gy_model_name_quant(gy_model *m) {
+    if (m->bound) gy_cparm_name(main_codec(m), m->quant);
+}
+
+static void put_string(gy_buf *b, const char *s) {
+    gy_buf_json(b, s, strlen(s));
+}
+
+static void put_files(gy_buf *b, const gy_tensors *t) {
+    gy_buf_puts(b, ",\"files\":[");
+    for (int i = 0; i < t->files; i++) {
+        gy_buf_puts(b, i ? ",{\"path\":" : "{\"path\":");
+        put_string(b, t->file[i].path);
+        gy_buf_printf(b, ",\"bytes\":%zu}", t->file[i].map.bytes);
+    }
+    gy_buf_c(b, ']');
+}
+
+static void put_tensors(gy_buf *b, const gy_tensors *t) {
+    gy_buf_puts(b, ",\"tensors\":[");
+    for (int i = 0; i < t->n; i++) {
+        gy_buf_puts(b, i ? ",{\"name\":" : "{\"name\":");
+        put_string(b, t->at[i].name);
+        gy_buf_printf(b, ",\"type\":\"%s\",\"shape\":[", gy_ttype_name(t->at[i].type));
+        for (int k = 0; k < t->at[i].dims; k++)
+            gy_buf_printf(b, "%s%lld", k ? "," : "", (long long)t->at[i].shape[k]);
+        gy_buf_printf(b, "],\"bytes\":%zu,\"file\":%d}", t->at[i].bytes, t->at[i].file);
+    }
+    gy_buf_c(b, ']');
+}
+
+static void put_weights(gy_buf *b, const gy_model *m) {
+    char codec[32];
+    gy_buf_puts(b, ",\"weights\":[");
+    for (int i = 0; i < m->n_weights; i++) {
+        const gy_weight *w = m->weight + i;
+        gy_buf_puts(b, i ? ",{\"name\":" : "{\"name\":");
+        put_string(b, w->name);
+        gy_buf_printf(b, ",\"codec\":\"%s\",\"rows\":%d,\"cols\":%d,\"bias\":%s}",
+                      gy_cparm_name(w->file.c, codec), w->file.rows, w->file.cols,
+                      w->bias ? "true" : "false");
+    }
+    gy_buf_puts(b, "],\"dropped\":[");
+    for (int i = 0; i < m->n_dropped; i++) {
+        if (i) gy_buf_c(b, ',');
+        put_string(b, m->dropped[i]);
+    }
+    gy_buf_c(b, ']');
+}
+
+/* Bytes that one position takes, by codec: in layers that keep everything, and in layers with a
+ * window, which stop growing there. */
+static void put_kv(gy_buf *b, const gy_desc *d) {
+    static const gy_codec_kind kinds[] = {GY_CODEC_F16, GY_CODEC_BF16, GY_CODEC_F32};
+    gy_buf_puts(b, ",\"kv_bytes_per_token\":{");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const gy_codec *codec = gy_codecs + kinds[i];
+        int64_t sum[2] = {0};
+        int longest = 0;
+        for (const gy_layer *l = d->layer; l < d->layer + d->n_layers; l++) {
+            size_t bytes[3];
+            codec->bytes((gy_cparm){.kind = (uint8_t)kinds[i]}, l->mix.dim, bytes);
+            sum[l->mix.window > 0] +=
+                2 * (int64_t)l->mix.kv_heads * (int64_t)(bytes[0] + bytes[1] + bytes[2]);
+            if (l->mix.window > longest) longest = l->mix.window;
+        }
+        gy_buf_printf(b, "%s\"%s\":{\"all\":%lld,\"window\":%lld,\"longest_window\":%d}",
+                      i ? "," : "", codec->name, (long long)sum[0], (long long)sum[1], longest);
+    }
+    gy_buf_c(b, '}');
+}
+
+gy_rc gy_model_inspect(const gy_model *m, char **json, gy_err *err) {
+    gy_buf b = {0};
+    gy_model_info info;
+    if (err) *err = (gy_err){0};
+    gy_model_get_info(m, &info);
+    gy_buf_puts(&b, "{\"path\":");
+    put_string(&b, m->path);
+    gy_buf_puts(&b, ",\"type\":");
+    put_string(&b, m->type);
+    gy_buf_printf(&b,
+                  ",\"format\":\"%s\",\"quant\":\"%s\",\"layers\":%d,\"width\":%d,\"vocab\":%d,"
+                  "\"context\":%d,"
+                  "\"parameters\":%lld,\"weight_bytes\":%lld,\"eos\":[",
+                  info.format, info.quant, info.layers, info.width, info.vocab, info.context,
+                  (long long)info.parameters, (long long)info.weight_bytes);
+    for (int i = 0; i < info.n_eos; i++) gy_buf_printf(&b, "%s%d", i ? "," : "", info.eos[i]);
+    gy_buf_printf(&b, "],\"tokenizer\":%s,\"template\":%s", info.has_tokenizer ? "true" : "false",
+                  info.has_template ? "true" : "false");
+    put_files(&b, gy_model_tensors(m));
+    gy_buf_puts(&b, ",\"config\":");
+    if (m->cfg)
+        gy_json_write(&b, m->cfg);
+    else
+        gy_buf_puts(&b, "null");
+    put_tensors(&b, gy_model_tensors(m));
+    put_weights(&b, m);
+    put_kv(&b, &m->desc);
+    gy_buf_c(&b, '}');
+    char *text = gy_buf_take(&b, NULL);
+    gy_buf_free(&b);
+    if (!text) return gy_fail(err, GY_ENOMEM, "inspect: out of memory");
+    *json = text;
+    return GY_OK;
+}

@@ -1,0 +1,189 @@
+/* model/plan - compiles a description and its weights to a list of operators.
+ *
+ *     x ---NORM--> h --LINEAR--> qkv --HEADNORM, ROPE in place--> KVPUT, ATTN--> mix --LINEAR--> t
+ * [NORM--> h] ADD--> x x ---NORM--> h --LINEAR--> wide --ACT--> act --LINEAR--> t [NORM--> h]
+ * ADD--> x           (per layer) x ---PICK--> h --NORM--> t --LOGITS
+ *
+ * Slots have one width in every layer that uses them alike, so a slot's rows can be shown as they
+ * are. What does nothing is not emitted: absent norms, layers without rotation. */
+#include <limits.h>
+
+#include "model/bind.h"
+
+enum { SLOT_X, SLOT_H, SLOT_T, SLOT_QKV, SLOT_MIX, SLOT_WIDE, SLOT_ACT, SLOTS };
+
+typedef struct {
+    gy_plan plan; /* first: what the caller holds */
+    int cols[SLOTS];
+    int cap;
+    const gy_model *m;
+} builder;
+
+static gy_op *emit(builder *b, gy_opk kind, int layer, int in, int out) {
+    GY_ASSERT(b->plan.n_ops < b->cap);
+    gy_op *op = b->plan.op + b->plan.n_ops++;
+    *op = (gy_op){.kind = (uint8_t)kind,
+                  .layer = (int16_t)layer,
+                  .in = {(int16_t)in, -1},
+                  .out = (int16_t)out};
+    return op;
+}
+
+static void need(builder *b, int slot, int cols) {
+    if (b->cols[slot] < cols) b->cols[slot] = cols;
+}
+
+/* NORM from slot to slot; without a weight the input is used as it is. Returns the slot that holds
+ * the result. */
+static int norm(builder *b, int layer, gy_weight *w, int in, int out) {
+    if (!w) return in;
+    gy_op *op = emit(b, GY_OP_NORM, layer, in, out);
+    op->w[0] = w, op->u.norm.eps = b->m->desc.eps, op->u.norm.form = b->m->desc.norm;
+    need(b, out, w->file.cols);
+    return out;
+}
+
+static void linear(builder *b, int layer, gy_weight *const w[3], int in, int out) {
+    gy_op *op = emit(b, GY_OP_LINEAR, layer, in, out);
+    int cols = 0;
+    for (int i = 0, n = 0; i < 3; i++)
+        if (w[i]) op->w[n++] = w[i], cols += w[i]->file.rows;
+    need(b, out, cols);
+}
+
+static void headnorm(builder *b, const gy_layer *l, gy_weight *w, int col, int cols) {
+    if (!w) return;
+    gy_op *op = emit(b, GY_OP_HEADNORM, l->i, SLOT_QKV, SLOT_QKV);
+    op->w[0] = w;
+    op->u.headnorm.eps = b->m->desc.eps, op->u.headnorm.form = l->mix.qk_norm_form;
+    op->u.headnorm.col = col, op->u.headnorm.dim = w->file.cols,
+    op->u.headnorm.heads = cols / w->file.cols;
+}
+
+static void rope(builder *b, const gy_layer *l) {
+    const gy_rope *r = &l->mix.rope;
+    if (!r->rot) return;
+    gy_op *op = emit(b, GY_OP_ROPE, l->i, SLOT_QKV, SLOT_QKV);
+    op->u.rope.col = 0, op->u.rope.dim = l->mix.dim;
+    op->u.rope.heads = l->mix.heads + l->mix.kv_heads; /* q and k lie side by side */
+    op->u.rope.rot = r->rot, op->u.rope.pairs = r->pairs, op->u.rope.mscale = r->mscale;
+    op->u.rope.inv_freq = r->inv_freq;
+    op->u.rope.dyn_max = r->dyn_max, op->u.rope.dyn_base = r->dyn_base,
+    op->u.rope.dyn_factor = r->dyn_factor;
+}
+
+/* x += res_scale * (what the half layer made, normed if it has a post norm). */
+static void residual(builder *b, const gy_layer *l, gy_weight *post) {
+    int from = norm(b, l->i, post, SLOT_T, SLOT_H);
+    gy_op *op = emit(b, GY_OP_ADD, l->i, SLOT_X, SLOT_X);
+    op->in[1] = (int16_t)from, op->u.add.a = l->res_scale;
+}
+
+static void attention(builder *b, const gy_layer *l, const gy_bound_layer *w) {
+    const gy_mix *m = &l->mix;
+    int q = m->heads * m->dim, kv = m->kv_heads * m->dim;
+    int in = norm(b, l->i, w->pre_a, SLOT_X, SLOT_H);
+    gy_weight *const split[3] = {w->q, w->k, w->v}, *const fused[3] = {w->qkv},
+                     *const out[3] = {w->o};
+    linear(b, l->i, w->qkv ? fused : split, in, SLOT_QKV);
+    headnorm(b, l, w->q_norm, 0, q);
+    headnorm(b, l, w->k_norm, q, kv);
+    rope(b, l);
+    gy_op *op = emit(b, GY_OP_KVPUT, l->i, SLOT_QKV, -1);
+    op->u.kvput.kcol = q, op->u.kvput.vcol = q + kv;
+    op = emit(b, GY_OP_ATTN, l->i, SLOT_QKV, SLOT_MIX);
+    op->u.attn.heads = m->heads, op->u.attn.kv_heads = m->kv_heads,
+    op->u.attn.kdim = op->u.attn.vdim = m->dim;
+    op->u.attn.window = m->window, op->u.attn.scale = m->scale, op->u.attn.cap = m->cap;
+    need(b, SLOT_MIX, q);
+    linear(b, l->i, out, SLOT_MIX, SLOT_T);
+    residual(b, l, w->post_a);
+}
+
+static void feed_forward(builder *b, const gy_layer *l, const gy_bound_layer *w) {
+    int in = norm(b, l->i, w->pre_f, SLOT_X, SLOT_H);
+    gy_weight *const split[3] = {w->gate, w->up}, *const fused[3] = {w->gate_up},
+                     *const down[3] = {w->down};
+    linear(b, l->i, w->gate_up ? fused : split, in, SLOT_WIDE);
+    gy_op *op = emit(b, GY_OP_ACT, l->i, SLOT_WIDE, SLOT_ACT);
+    op->flags = l->ffn.glu ? GY_OPF_GLU : 0;
+    op->u.act.form = l->ffn.act, op->u.act.width = l->ffn.width;
+    need(b, SLOT_ACT, l->ffn.width);
+    linear(b, l->i, down, SLOT_ACT, SLOT_T);
+    residual(b, l, w->post_f);
+}
+
+static void compile(builder *b) {
+    const gy_desc *d = &b->m->desc;
+    const struct gy_bound *w = b->m->bound;
+    gy_op *op = emit(b, GY_OP_EMBED, -1, -1, SLOT_X);
+    op->w[0] = w->embed, op->u.embed.scale = d->embed_scale;
+    need(b, SLOT_X, d->width), need(b, SLOT_H, d->width), need(b, SLOT_T, d->width);
+    for (int i = 0; i < d->n_layers; i++) {
+        attention(b, d->layer + i, w->layer + i);
+        feed_forward(b, d->layer + i, w->layer + i);
+    }
+    emit(b, GY_OP_PICK, -1, SLOT_X, SLOT_H)->flags = GY_OPF_OUTS;
+    int from = norm(b, -1, w->final_norm, SLOT_H, SLOT_T);
+    b->plan.op[b->plan.n_ops - 1].flags |= GY_OPF_OUTS;
+    op = emit(b, GY_OP_LOGITS, -1, from, -1);
+    op->flags = GY_OPF_OUTS, op->w[0] = w->head;
+    op->u.logits.a = d->logit_scale, op->u.logits.cap = d->logit_cap;
+}
+
+static gy_rc kv_spec(const gy_layer *l, gy_cparm k, gy_cparm v, gy_kvspec *s, gy_err *err) {
+    char name[32];
+    for (int i = 0; i < 2; i++) {
+        gy_cparm c = i ? v : k;
+        if (c.kind >= GY_CODEC_COUNT || !gy_codecs[c.kind].encode ||
+            !gy_codecs[c.kind].fits(c, l->mix.dim))
+            return gy_fail(err, GY_EUNSUPPORTED,
+                           "KV codec %s does not fit heads of %d values (layer %d)",
+                           gy_cparm_name(c, name), l->mix.dim, l->i);
+    }
+    *s = (gy_kvspec){.k = k,
+                     .v = v,
+                     .heads = l->mix.kv_heads,
+                     .kdim = l->mix.dim,
+                     .vdim = l->mix.dim,
+                     .donor = -1};
+    s->keep.policy = l->mix.window ? GY_KEEP_WINDOW : GY_KEEP_ALL;
+    s->keep.window = l->mix.window;
+    return GY_OK;
+}
+
+gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err *err) {
+    if (!m->bound) return gy_fail(err, GY_EARG, "%s was opened without weights", m->path);
+    enum { OPS_LAYER = 17, OPS_OUTSIDE = 4 };
+    int layers = m->desc.n_layers;
+    builder *b = gy_alloc(sizeof *b);
+    if (!b) return gy_fail(err, GY_ENOMEM, "plan: out of memory");
+    b->m = m, b->cap = layers * OPS_LAYER + OPS_OUTSIDE;
+    b->plan.op = gy_alloc_n((size_t)b->cap, sizeof *b->plan.op);
+    b->plan.kv = gy_alloc_n((size_t)layers, sizeof *b->plan.kv);
+    b->plan.n_layers = layers, b->plan.vocab = m->desc.vocab;
+    b->plan.n_slots = SLOTS, b->plan.slot_cols = b->cols;
+    gy_rc rc = b->plan.op && b->plan.kv ? GY_OK : gy_fail(err, GY_ENOMEM, "plan: out of memory");
+    for (int i = 0; !rc && i < layers; i++)
+        rc = kv_spec(m->desc.layer + i, k, v, b->plan.kv + i, err);
+    if (rc) return gy_plan_free(&b->plan), rc;
+    compile(b);
+    *plan = &b->plan;
+    return GY_OK;
+}
+
+void gy_plan_free(gy_plan *plan) {
+    if (!plan) return;
+    gy_free(plan->op), gy_free(plan->kv);
+    gy_free(plan);
+}
+
+bool gy_model_quantised(const gy_model *m) {
+    for (int i = 0; i < m->n_weights; i++) {
+        /* Norms are one row of f32; an embedding that is only looked up has no product to be fast
+         * in. */
+        if (m->weight + i == m->bound->embed && m->bound->embed != m->bound->head) continue;
+        if (gy_codec_intkind(m->weight[i].file.c).has) return true;
+    }
+    return false;
+}
