@@ -1,1 +1,4 @@
-gy_test(linear cpu codec base)
+gy_test(linear cpu kv codec base)
+
+add_executable(linear_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/linear_bench.c)
+target_link_libraries(linear_bench PRIVATE -Wl,--start-group gy_cpu gy_kv gy_codec gy_base -Wl,--end-group Threads::Threads m)

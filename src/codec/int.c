@@ -1,14 +1,20 @@
 /* codec/int - the integer form of rows: value = s * code + z, for `fast` arithmetic.
  *
  * Every f32 operation on s and z is written out here and is part of GY_BITS. Which coding of the
- * same values is used decides which conversions give equal bits (stated in cpu/linear.h):
+ * same values is chosen decides which conversions give equal bits (stated in cpu/linear.h):
  *
- *     affine 2 to 6 bits   code 0..2^bits-1, s = scale, z = bias          Q4_1 Q5_1: s = d, z = m
- *     Q4_0 Q5_0            code 0..15, 0..31, s = d, z = -8 d, -16 d      exact products: equal to
- * the affine import affine 8 bits        code - 128, s = scale, z = bias + 128 scale    Q8_0: code,
- * s = d, no z Q4_K Q5_K Q2_K       unsigned code, s = d sc, z = -(dmin mn) Q6_K Q3_K code - 32,
- * code - 4 or code, s = d sc, no z mxfp4 nvfp4          twice the element, s = half the scale
- * [times the factor], no z IQ4_NL               the table's value, s = d, no z */
+ *     affine 2 to 6   code 0..2^bits-1    s = scale             z = bias
+ *     affine 8        code - 128          s = scale             z = bias + 128 scale
+ *     Q4_1 Q5_1       unsigned code       s = d                 z = m
+ *     Q4_0 Q5_0       unsigned code       s = d                 z = -8 d, -16 d
+ *     Q8_0            signed code         s = d
+ *     Q4_K Q5_K       unsigned code       s = d sc              z = -(dmin mn)
+ *     Q2_K            unsigned code       s = d sc              z = -(dmin mn)     halves
+ *     Q3_K Q6_K       code - 4 or -32     s = d sc                                 halves
+ *     mxfp4           twice the element   s = half the scale
+ *     nvfp4           twice the element   s = half the scale, times the factor     halves
+ *     IQ4_NL          the table's value   s = d
+ */
 #include "codec/impl.h"
 
 gy_intkind gy_codec_intkind(gy_cparm c) {
