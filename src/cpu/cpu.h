@@ -1,15 +1,17 @@
 /* cpu - the operators on x86-64 (and anywhere, in plain C).
  *
- * cpu.c makes the backend: chooses the instruction set table once, owns the thread pool, the activation arena
- * [slots] and per-thread scratch, and drives each operator by cutting its outputs into pool items.
+ * cpu.c makes the backend: chooses the instruction set table once, owns the thread pool, the
+ * activation arena [slots] and per-thread scratch, and drives each operator by cutting its outputs
+ * into pool items.
  *
  *     cpu.c, rows.c, attn.c, linear.c (drivers, no arithmetic)
- *        -> gy_isa_table -> isa_generic.c | isa_avx2.c: a few defines, then #include lanes.h math.inc row.inc
+ *        -> gy_isa_table -> isa_generic.c | isa_avx2.c: lanes.h, then the bodies math.inc row.inc
  *                            attn.inc linear.inc
  *
- * Bits: every function of every table gives the same bits (tests/prop). Lanes: dot products of f32 use 16 virtual lanes,
- * lane i takes k = i mod 16 with fused multiply-add in ascending k, missing k count as 0; then lane i += lane i + 8,
- * and ((0+1)+(2+3))+((4+5)+(6+7)). `fast` dots use 8 lanes over chunks of 32 columns; see linear.h. */
+ * Bits: every function of every table gives the same bits (tests/prop). Lanes: dot products of f32
+ * use 16 virtual lanes, lane i takes k = i mod 16 with fused multiply-add in ascending k, missing k
+ * count as 0; then lane i += lane i + 8, and ((0+1)+(2+3))+((4+5)+(6+7)). `fast` dots use 8 lanes
+ * over chunks of 32 columns; see linear.h. */
 #ifndef GY_CPU_H
 #define GY_CPU_H
 
@@ -27,10 +29,61 @@ typedef struct {
 } gy_isa_table;
 
 extern const gy_isa_table gy_isa_generic, gy_isa_avx2;
-const gy_isa_table *gy_isa_find(const char *name, gy_err *err); /* NULL or "": the best usable one */
+/* NULL or "": the best usable one. */
+const gy_isa_table *gy_isa_find(const char *name, gy_err *err);
 
-/* plan and kv must outlive the backend; rows: most rows of a batch; outs: most rows with logits at once. */
-gy_rc gy_cpu_new(const gy_plan *plan, const gy_kv *kv, int threads, gy_be_arith arith, const char *isa, int rows,
-                 gy_be **be, gy_err *err);
+/* ---- Inside src/cpu ---- */
+
+/* cos and sin of one kind of rotation for the rows of a step, made at its first ROPE: one for each
+ * distinct set of parameters in the plan. */
+typedef struct {
+    const gy_op *op; /* the first op with these parameters */
+    float *c, *s;    /* [rows][rot / 2] */
+    bool made;       /* in this step */
+} gy_cpu_turn;
+
+typedef struct {
+    gy_be be; /* first: a gy_be is a gy_cpu */
+    const gy_plan *plan;
+    const gy_kv *kv;
+    const gy_isa_table *isa;
+    gy_pool *pool;
+    int threads, rows;    /* rows: most of a step */
+    float *arena, **slot; /* [n_slots] -> [rows][ld], 64-byte aligned rows */
+    ptrdiff_t *ld;        /* [n_slots] floats from row to row */
+    float *w, *b;         /* [max cols] a norm's decoded weight */
+    uint8_t *scratch;     /* [threads][scratch_bytes] of linear or attention */
+    size_t scratch_bytes;
+    struct gy_cpu_tile *tile; /* [rows] of the running ATTN */
+    float *part;              /* partial attention results of a step with few rows */
+    size_t part_floats;
+    gy_cpu_turn *turn; /* [turns] */
+    int turns;
+    int *turn_of; /* [n_ops] index into turn of a ROPE */
+    gy_linear_env lin;
+    _Atomic uint64_t saturated;
+} gy_cpu;
+
+/* Runs fn over [0, rows) in ranges on the pool, or at once when rows * cost (elements touched) is
+ * small. */
+typedef void (*gy_cpu_range_fn)(void *arg, int r0, int r1, int worker);
+void gy_cpu_ranges(gy_cpu *cpu, int rows, int64_t cost, gy_cpu_range_fn fn, void *arg);
+
+/* rows.c: every operator but LINEAR, LOGITS and ATTN. */
+void gy_cpu_row_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
+/* attn.c */
+void gy_cpu_attn(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
+typedef struct gy_cpu_tile { /* rows of one span, and where their items and partial results begin */
+    int span, row, rows, pos0, run0, run1, item0;
+    size_t part0;
+} gy_cpu_tile;
+size_t gy_cpu_attn_scratch(const gy_plan *plan); /* bytes of one worker */
+/* Floats of gy_cpu.part. */
+size_t gy_cpu_attn_parts(const gy_plan *plan, int64_t positions, int threads);
+
+/* plan and kv must outlive the backend; rows: most rows of a batch; outs: most rows with logits at
+ * once. */
+gy_rc gy_cpu_new(const gy_plan *plan, const gy_kv *kv, int threads, gy_be_arith arith,
+                 const char *isa, int rows, gy_be **be, gy_err *err);
 
 #endif

@@ -1,14 +1,25 @@
 /* cpu/isa_avx2 - the kernels for x86-64 with AVX2, FMA and F16C. */
+#include <cpuid.h>
+
 #include "cpu/cpu.h"
 #include "cpu/lanes.h"
+
+#include "cpu/math.inc"
+#include "cpu/row.inc"
+
+#include "cpu/attn.inc"
 #include "cpu/linear.inc"
 
+/* The builtin knows whether the system saves the registers; clang 14's does not know F16C. */
 static bool usable(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    unsigned a, b, c, d;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
 const gy_isa_table gy_isa_avx2 = {
     .name = "avx2",
     .usable = usable,
     .lin = GY_ISA_LINEAR_INIT,
+    .row = GY_ISA_ROWS_INIT,
 };

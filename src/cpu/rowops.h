@@ -1,12 +1,85 @@
 /* cpu/rowops - operators on single rows, the KV writer and attention; and the mathematics they use.
- * Every function of every instruction set gives the same bits; see cpu.h for lanes. */
+ *
+ * A row operator reads one row and writes one row; elementwise ones may do so in place. No
+ * alignment is required. Every function of every instruction set gives the same bits; see cpu.h for
+ * the 16 lanes of sums.
+ *
+ *     norm   RMS:       y = (x * r) * w               r = 1 / sqrt(ss / n + eps), ss by lanes
+ *            RMS_PLUS1: y = (x * r) * (1 + w)
+ *            LAYER:     y = ((x - m) * r) * w + b     m = sum / n, r from the sum of (x - m)^2
+ *     rope   (a, b) -> (fma(a, c, -(b s)), fma(a, s, b c)); c, s: cos and sin of the position
+ *     add    y = fma(b, a, x) = x + a * b
+ *
+ * Attention (kv.md 5.6) of one query head at position q over the visible positions lo..q:
+ *
+ *     page   of 64: s = scale * dot(q, k) by 16 lanes, then cap * tanh(s / cap); m = max s;
+ *            w = e^(s - m); l = sum of w by 8 lanes (p mod 8);
+ *            o = sum of w v, ascending p with fused multiply-add
+ *     run    of 8 pages = 512 positions: pages joined in ascending order
+ *     query  runs joined in ascending order, then the sink (its logit, 1, 0), then o * (1 / l)
+ *     join   of (M, L, O) and (m, l, o): N = max(M, m), a = e^(M - N), b = e^(m - N) gives
+ *            (N, fma(l, b, L a), fma(o, b, O a)); the start is (-infinity, 0, 0)
+ *
+ * Pages and runs lie at absolute positions, and positions that are not visible are never read into
+ * a sum: the result is a function of (q, coded K and V of lo..q) only. A run is what threads may
+ * share out when there are few queries. */
 #ifndef GY_CPU_ROWOPS_H
 #define GY_CPU_ROWOPS_H
 
+#include "kv/kv.h"
 #include "op/op.h"
 
+enum { GY_ATTN_RUN = 8 * GY_PAGE };
+
+/* Queries of one KV head: rows x heads, positions pos0 .. pos0 + rows - 1, in runs run0 .. run1-1.
+ */
 typedef struct {
-    int placeholder;
+    const gy_kv *kv;
+    const struct gy_seq *seq;
+    int layer, kv_head;
+    const float *q; /* first row's first head; heads kdim apart */
+    ptrdiff_t ldq;  /* floats from row to row */
+    int rows, heads, pos0;
+    int kdim, vdim, window; /* window 0: none */
+    float scale, cap;       /* cap 0: none */
+    int run0, run1;
+    float *part; /* [run1 - run0][rows * heads][vdim + 2]: o, m, l of each run; NULL: write out */
+    const float *sinks; /* [heads] or NULL */
+    float *out;         /* first row's first head, vdim apart; unused with part */
+    ptrdiff_t ldo;
+    void *scratch; /* gy_attn_scratch(rows * heads, kdim, vdim) bytes, 64-byte aligned */
+} gy_attn;
+
+size_t gy_attn_scratch(int queries, int kdim, int vdim);
+/* Runs that hold a position which any of the rows sees. */
+static inline int gy_attn_run0(int pos0, int window) {
+    return window && pos0 >= window ? (pos0 - window + 1) / GY_ATTN_RUN : 0;
+}
+static inline int gy_attn_run1(int pos0, int rows) {
+    return (pos0 + rows - 1) / GY_ATTN_RUN + 1;
+}
+
+typedef struct {
+    void (*exp)(const float *x, float *y, int n);
+    void (*tanh)(const float *x, float *y, int n);
+    void (*erf)(const float *x, float *y, int n);
+    /* w: [n] or NULL for ones; b: [n] or NULL. */
+    void (*norm)(const float *x, float *y, const float *w, const float *b, int n, float eps,
+                 gy_norm_form form);
+    /* c, s: [rot / 2]. */
+    void (*rope)(float *x, const float *c, const float *s, int rot, bool pairs);
+    /* up: [n] or NULL. */
+    void (*act)(const float *x, const float *up, float *y, int n, gy_act_form form);
+    void (*add)(const float *x, const float *b, float *y, int n, float a);
+    void (*scale)(float *y, int n, float a);
+    /* y = cap * tanh(a * y / cap); cap 0: a * y. */
+    void (*finish)(float *y, int n, float a, float cap);
+    /* Plain codecs only. encode returns how many values were clamped to the largest f16. */
+    int (*encode)(gy_codec_kind kind, const float *x, void *to, int n);
+    void (*decode)(gy_codec_kind kind, const void *from, float *y, int n);
+    void (*attn)(const gy_attn *a);
+    /* Joins what attn left in parts: part[runs][rows * heads][vdim + 2] of runs [run0, run1). */
+    void (*attn_join)(const gy_attn *a, const float *part);
 } gy_isa_rows;
 
 #endif

@@ -152,6 +152,10 @@ void gy_kv_free(gy_kv *kv) {
     gy_free(kv);
 }
 
+int64_t gy_kv_max_positions(const gy_kv *kv) {
+    return (int64_t)kv->max_pages * GY_PAGE;
+}
+
 int64_t gy_kv_token_bytes(const gy_kv *kv) {
     return kv->token_bytes;
 }
@@ -249,7 +253,7 @@ void gy_kv_seq_free(gy_kv *kv, struct gy_seq *seq) {
 }
 
 gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, gy_err *err) {
-    struct gy_seq *seq;
+    struct gy_seq *seq = NULL;
     gy_rc rc = gy_kv_seq_new(kv, &seq, err);
     if (rc) return rc;
     bool room = tok_room(seq, from->len);

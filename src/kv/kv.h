@@ -34,6 +34,7 @@ struct gy_seq {
  * Memory is taken from the system lazily, page by page, and kept for reuse. */
 gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_kv **kv, gy_err *err);
 void gy_kv_free(gy_kv *kv);
+int64_t gy_kv_max_positions(const gy_kv *kv); /* the bound given, rounded up to whole pages */
 int64_t gy_kv_token_bytes(const gy_kv *kv);   /* bytes of one position over all ALL layers */
 int64_t gy_kv_held_bytes(const gy_kv *kv);    /* taken from the system so far */
 int gy_kv_layer_group(const gy_kv *kv, int layer);

@@ -6,6 +6,8 @@
 #include <math.h>
 
 #include "base/dmath.h"
+#include "base/num.h"
+#include "cpu/cpu.h"
 
 /* Distance in units in the last place of the exact value. */
 static double dulps(double got, long double want) {
@@ -49,8 +51,7 @@ static void test_double(void **state) {
     MEASURE("log around 1", 0.52, n, 0.9 + 0.2 * uniform(&rng), gy_dlog(x), logl(x));
     MEASURE("log of powers of 2", 0.52, 2098, ldexp(1, i - 1074), gy_dlog(x), logl(x));
     MEASURE("pow(10000, -y)", 0.52, n, uniform(&rng), gy_dpow(10000, -x), powl(10000, -x));
-    MEASURE("pow(x, 17.3)", 0.52, n, 1e6 * uniform(&rng), gy_dpow(x, 17.3),
-            powl(x, 17.3));
+    MEASURE("pow(x, 17.3)", 0.52, n, 1e6 * uniform(&rng), gy_dpow(x, 17.3), powl(x, 17.3));
     MEASURE("sin [-4, 4]", 1, n, uniform(&rng) * 8 - 4, gy_dsin(x), sinl(x));
     MEASURE("cos [-4, 4]", 1, n, uniform(&rng) * 8 - 4, gy_dcos(x), cosl(x));
     MEASURE("sin [0, 2^24]", 1, n, uniform(&rng) * 0x1p24, gy_dsin(x), sinl(x));
@@ -79,10 +80,153 @@ static void test_double_edges(void **state) {
                 isnan(gy_dcos(INFINITY)));
 }
 
+/* ---- f32, on every instruction set ---- */
+
+static const gy_isa_table *const sets[] = {&gy_isa_generic,
+#ifdef __x86_64__
+                                           &gy_isa_avx2
+#endif
+};
+enum { SETS = sizeof sets / sizeof *sets, DENSE = 1 << 20, ODD = 13 };
+
+static double fulps(float got, double want) {
+    if ((double)got == want) return 0;
+    int e;
+    frexp(want, &e);
+    if (e < -125) e = -125;
+    return fabs((double)got - want) / ldexp(1, e - 24);
+}
+
+static double erf_of(double x) {
+    return erf(x);
+}
+
+/* n floats from lo to hi, evenly in value or evenly in their bits (lo > 0), then negated ones if
+ * asked. */
+static int spread(float *x, int n, double lo, double hi, bool by_bits, bool both) {
+    uint32_t a = gy_f32_bits((float)lo), b = gy_f32_bits((float)hi);
+    for (int i = 0; i < n; i++) {
+        float v =
+            by_bits
+                ? gy_bits_f32(a + (uint32_t)((uint64_t)(b - a) * (uint64_t)i / (uint64_t)(n - 1)))
+                : (float)(lo + (hi - lo) * i / (n - 1));
+        x[i] = both && i & 1 ? -v : v;
+    }
+    return n;
+}
+
+typedef void (*row_fn)(const float *x, float *y, int n);
+static row_fn row_of(const gy_isa_table *t, int which) {
+    return which == 0 ? t->row.exp : which == 1 ? t->row.tanh : t->row.erf;
+}
+
+static void test_float(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int fn;
+        double (*exact)(double);
+        double lo, hi;
+        bool by_bits, both;
+        double bound; /* as stated in math.inc */
+    } cases[] = {
+        {"expf [-87.3, 88.7]", 0, exp, -87.33, 88.72, false, false, 1.05},
+        {"expf tiny", 0, exp, 1e-12, 1, true, true, 1.05},
+        {"tanhf by bits", 1, tanh, 1e-10, 20, true, true, 1.4},
+        {"tanhf [-2, 2]", 1, tanh, -2, 2, false, false, 1.4},
+        {"erff by bits", 2, erf_of, 1e-10, 8, true, true, 1.15},
+        {"erff [-4, 4]", 2, erf_of, -4, 4, false, false, 1.15},
+    };
+    float *x = malloc(DENSE * sizeof *x), *y[SETS];
+    for (int t = 0; t < SETS; t++) y[t] = malloc(DENSE * sizeof *x);
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int n = spread(x, DENSE, cases[c].lo, cases[c].hi, cases[c].by_bits, cases[c].both) -
+                3; /* and an odd end */
+        for (int t = 0; t < SETS; t++) {
+            if (!sets[t]->usable()) continue;
+            row_of(sets[t], cases[c].fn)(x, y[t], n);
+            if (memcmp(y[t], y[0], (size_t)n * sizeof *x))
+                fail_msg("%s: %s differs", cases[c].name, sets[t]->name);
+        }
+        double worst = 0, at = 0;
+        for (int i = 0; i < n; i++) {
+            double u = fulps(y[0][i], cases[c].exact(x[i]));
+            if (!(u <= worst)) worst = u, at = x[i];
+        }
+        hold(cases[c].name, worst, cases[c].bound, at);
+    }
+    for (int t = 0; t < SETS; t++) free(y[t]);
+    free(x);
+}
+
+static void test_float_edges(void **state) {
+    (void)state;
+    for (int t = 0; t < SETS; t++) {
+        if (!sets[t]->usable()) continue;
+        float x[8] = {0, -INFINITY, INFINITY, NAN, -87.4f, 89, -1e30f, 1e30f}, y[8];
+        sets[t]->row.exp(x, y, 8);
+        assert_true(y[0] == 1 && y[1] == 0 && y[2] == INFINITY && isnan(y[3]));
+        assert_true(y[4] == 0 && y[5] == INFINITY && y[6] == 0 && y[7] == INFINITY);
+        sets[t]->row.tanh(x, y, 8);
+        assert_true(y[0] == 0 && y[1] == -1 && y[2] == 1 && isnan(y[3]) && y[4] == -1 && y[7] == 1);
+        sets[t]->row.erf(x, y, 8);
+        assert_true(y[0] == 0 && y[1] == -1 && y[2] == 1 && isnan(y[3]) && y[4] == -1 && y[7] == 1);
+        float limits[2] = {0x1.62e42ep+6f, -0x1.5d589ep+6f}; /* last finite, last normal */
+        sets[t]->row.exp(limits, y, 2);
+        assert_true(isfinite(y[0]) && y[0] > 3.4e38f && y[1] >= 0x1p-126f);
+    }
+}
+
+static double act_exact(gy_act_form form, double x) {
+    switch (form) {
+    case GY_ACT_SILU: return x / (1 + exp(-x));
+    case GY_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case GY_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x * sqrt(0.5)));
+    case GY_ACT_RELU: return x > 0 ? x : 0;
+    case GY_ACT_RELU2: return x > 0 ? x * x : 0;
+    default: return x / (1 + exp(-1.702 * x));
+    }
+}
+
+/* Bounds. Sigmoids, relative to the result: exp 1.05 ulp or 2.1 eps, the sum and the quotient one
+ * eps each; for quick gelu the argument is off by the rounding of 1.702 and of the product, one eps
+ * each, times its size. The gelus are x / 2 (1 + t): t has 1.6 ulp of 1, its argument at most 4
+ * roundings which t' (at most 1, where t is not 1 yet |x| is below 3) passes on, and three
+ * roundings follow; relative to |x|. */
+static void test_act(void **state) {
+    (void)state;
+    enum { N = 1 << 17 };
+    float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *x), *z = malloc(N * sizeof *x);
+    const double eps = 0x1p-24;
+    for (int form = GY_ACT_SILU; form <= GY_ACT_QUICK_GELU; form++) {
+        spread(x, N, -30, 30, false, false);
+        sets[0]->row.act(x, NULL, y, N - ODD, form);
+        double worst = 0, at = 0;
+        for (int i = 0; i < N - ODD; i++) {
+            double want = act_exact(form, x[i]), bound = 4.1 * eps * fabs(want);
+            if (form == GY_ACT_QUICK_GELU) bound += 2 * fabs(1.702 * x[i]) * eps * fabs(want);
+            if (form == GY_ACT_GELU_TANH || form == GY_ACT_GELU_ERF) bound = 5 * eps * fabs(x[i]);
+            double u = bound > 0 ? fabs(y[i] - want) / bound : y[i] == want ? 0 : 1e9;
+            if (!(u <= worst)) worst = u, at = x[i];
+        }
+        printf("%-12s %.2f of its bound, at %g\n", gy_act_names[form], worst, at);
+        if (!(worst <= 1))
+            fail_msg("%s: %g times its bound at %.9g", gy_act_names[form], worst, at);
+        for (int t = 1; t < SETS; t++) {
+            if (!sets[t]->usable()) continue;
+            sets[t]->row.act(x, NULL, z, N - ODD, form);
+            assert_memory_equal(z, y, (N - ODD) * sizeof *x);
+        }
+    }
+    free(x), free(y), free(z);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_double),
-        cmocka_unit_test(test_double_edges),
+        cmocka_unit_test(test_double), cmocka_unit_test(test_double_edges),
+        cmocka_unit_test(test_float),  cmocka_unit_test(test_float_edges),
+        cmocka_unit_test(test_act),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
