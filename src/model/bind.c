@@ -247,6 +247,8 @@ static gy_rc bind_matrix(binder *b, const char *module, int rows, int cols, bool
     if (!t) return missing(b, module, "weight");
     gy_weight *w = new_weight(b, t->name);
     const gy_tensor *scales = take(b, module, "scales"), *add = take(b, module, "bias");
+    /* Codes without scales are no matrix of integers: say which tensor is not there. */
+    if (!scales && t->type == GY_T_U32) return missing(b, module, "scales");
     gy_rc rc = scales ? bind_quant(b, module, t, scales, rows, cols, &w->file)
                       : bind_dense(b, t, rows, cols, &w->file);
     if (rc) return rc;

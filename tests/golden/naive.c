@@ -1,0 +1,232 @@
+#include "golden/naive.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const gy_plan *plan;
+    const int32_t *ids;
+    int n;           /* rows: one sequence, all of its positions */
+    double **slot;   /* [n_slots] [n, slot_cols] */
+    double **k, **v; /* [n_layers] [n, heads * dim] */
+    double *logits;
+} state;
+
+static double *row(const state *s, int slot, int r) {
+    return s->slot[slot] + (size_t)r * s->plan->slot_cols[slot];
+}
+
+static void *must(void *p) {
+    if (!p) abort();
+    return p;
+}
+
+static void decode(const gy_weight *w, int r, float *x) {
+    gy_codecs[w->file.c.kind].decode(&w->file, r, x);
+}
+
+static void embed(state *s, const gy_op *op) {
+    int cols = op->w[0]->file.cols;
+    float *x = must(malloc((size_t)cols * sizeof *x));
+    for (int r = 0; r < s->n; r++) {
+        decode(op->w[0], s->ids[r], x);
+        for (int c = 0; c < cols; c++) row(s, op->out, r)[c] = (double)op->u.embed.scale * x[c];
+    }
+    free(x);
+}
+
+static void norm(double *x, int n, const float *w, const float *bias, int form, double eps,
+                 double *out) {
+    double sum = 0, mean = 0;
+    if (form == GY_NORM_LAYER) {
+        for (int i = 0; i < n; i++) mean += x[i];
+        mean /= n;
+    }
+    for (int i = 0; i < n; i++) sum += (x[i] - mean) * (x[i] - mean);
+    double scale = 1 / sqrt(sum / n + eps);
+    for (int i = 0; i < n; i++)
+        out[i] = (x[i] - mean) * scale * (form == GY_NORM_RMS_PLUS1 ? 1.0 + w[i] : w[i]) +
+                 (bias ? bias[i] : 0);
+}
+
+static void norms(state *s, const gy_op *op) {
+    int n = op->w[0]->file.cols;
+    float *w = must(malloc((size_t)n * sizeof *w));
+    decode(op->w[0], 0, w);
+    for (int r = 0; r < s->n; r++) {
+        if (op->kind == GY_OP_NORM) {
+            norm(row(s, op->in[0], r), n, w, op->w[0]->bias, op->u.norm.form, op->u.norm.eps,
+                 row(s, op->out, r));
+            continue;
+        }
+        for (int h = 0; h < op->u.headnorm.heads; h++) {
+            double *x = row(s, op->out, r) + op->u.headnorm.col + h * n;
+            norm(x, n, w, op->w[0]->bias, op->u.headnorm.form, op->u.headnorm.eps, x);
+        }
+    }
+    free(w);
+}
+
+/* out[r * ld + col ...] = x W^T + bias for every row. */
+static void product(state *s, const gy_weight *w, int in, double *out, size_t ld) {
+    float *x = must(malloc((size_t)w->file.cols * sizeof *x));
+    for (int o = 0; o < w->file.rows; o++) {
+        decode(w, o, x);
+        for (int r = 0; r < s->n; r++) {
+            const double *a = row(s, in, r);
+            double sum = w->bias ? w->bias[o] : 0;
+            for (int c = 0; c < w->file.cols; c++) sum += a[c] * x[c];
+            out[(size_t)r * ld + (size_t)o] = sum;
+        }
+    }
+    free(x);
+}
+
+static void linear(state *s, const gy_op *op) {
+    for (int i = 0, col = 0; i < 3 && op->w[i]; col += op->w[i]->file.rows, i++)
+        product(s, op->w[i], op->in[0], s->slot[op->out] + col,
+                (size_t)s->plan->slot_cols[op->out]);
+}
+
+static void rope(state *s, const gy_op *op) {
+    int rot = op->u.rope.rot, half = rot / 2;
+    for (int p = 0; p < s->n; p++) {
+        for (int h = 0; h < op->u.rope.heads; h++) {
+            double *x = row(s, op->out, p) + op->u.rope.col + h * op->u.rope.dim;
+            for (int i = 0; i < half; i++) {
+                double f = op->u.rope.inv_freq[i];
+                if (op->u.rope.dyn_max && p + 1 > op->u.rope.dyn_max) {
+                    double k = op->u.rope.dyn_factor;
+                    double grown = k * (p + 1) / op->u.rope.dyn_max - (k - 1);
+                    f = pow(op->u.rope.dyn_base * pow(grown, rot / (rot - 2.0)), -2.0 * i / rot);
+                }
+                double *a = x + (op->u.rope.pairs ? 2 * i : i),
+                       *b = op->u.rope.pairs ? a + 1 : a + half;
+                double c = cos(p * f), d = sin(p * f), u = *a * op->u.rope.mscale,
+                       v = *b * op->u.rope.mscale;
+                *a = u * c - v * d, *b = u * d + v * c;
+            }
+        }
+    }
+}
+
+static void kvput(state *s, const gy_op *op) {
+    const gy_kvspec *kv = s->plan->kv + op->layer;
+    for (int r = 0; r < s->n; r++) {
+        size_t nk = (size_t)(kv->heads * kv->kdim), nv = (size_t)(kv->heads * kv->vdim);
+        memcpy(s->k[op->layer] + (size_t)r * nk, row(s, op->in[0], r) + op->u.kvput.kcol,
+               nk * sizeof(double));
+        memcpy(s->v[op->layer] + (size_t)r * nv, row(s, op->in[0], r) + op->u.kvput.vcol,
+               nv * sizeof(double));
+    }
+}
+
+static void attend(state *s, const gy_op *op, int r, int h, double *score) {
+    int kd = op->u.attn.kdim, vd = op->u.attn.vdim, heads = op->u.attn.kv_heads;
+    int kh = h * heads / op->u.attn.heads, lo = op->u.attn.window ? r - op->u.attn.window + 1 : 0;
+    const double *q = row(s, op->in[0], r) + h * kd;
+    double *out = row(s, op->out, r) + h * vd, max = -INFINITY, sum = 0;
+    if (lo < 0) lo = 0;
+    for (int j = lo; j <= r; j++) {
+        const double *k = s->k[op->layer] + ((size_t)j * (size_t)heads + (size_t)kh) * (size_t)kd;
+        double z = 0;
+        for (int i = 0; i < kd; i++) z += q[i] * k[i];
+        z *= op->u.attn.scale;
+        if (op->u.attn.cap != 0) z = op->u.attn.cap * tanh(z / op->u.attn.cap);
+        score[j] = z;
+        if (z > max) max = z;
+    }
+    memset(out, 0, (size_t)vd * sizeof *out);
+    for (int j = lo; j <= r; j++) sum += score[j] = exp(score[j] - max);
+    for (int j = lo; j <= r; j++) {
+        const double *v = s->v[op->layer] + ((size_t)j * (size_t)heads + (size_t)kh) * (size_t)vd;
+        for (int i = 0; i < vd; i++) out[i] += score[j] / sum * v[i];
+    }
+}
+
+static double act(double x, int form) {
+    switch (form) {
+    case GY_ACT_SILU: return x / (1 + exp(-x));
+    case GY_ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case GY_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
+    case GY_ACT_RELU: return x > 0 ? x : 0;
+    case GY_ACT_RELU2: return x > 0 ? x * x : 0;
+    default: return x / (1 + exp(-1.702 * x));
+    }
+}
+
+static void acts(state *s, const gy_op *op) {
+    int n = op->u.act.width;
+    for (int r = 0; r < s->n; r++)
+        for (int i = 0; i < n; i++) {
+            const double *x = row(s, op->in[0], r);
+            row(s, op->out, r)[i] =
+                act(x[i], op->u.act.form) * (op->flags & GY_OPF_GLU ? x[n + i] : 1);
+        }
+}
+
+static void logits(state *s, const gy_op *op) {
+    size_t vocab = (size_t)s->plan->vocab;
+    product(s, op->w[0], op->in[0], s->logits, vocab);
+    for (size_t i = 0; i < (size_t)s->n * vocab; i++) {
+        double z = s->logits[i] * op->u.logits.a;
+        s->logits[i] = op->u.logits.cap != 0 ? op->u.logits.cap * tanh(z / op->u.logits.cap) : z;
+    }
+}
+
+static void copy(state *s, const gy_op *op) {
+    for (int r = 0; r < s->n; r++)
+        memcpy(row(s, op->out, r), row(s, op->in[0], r),
+               (size_t)s->plan->slot_cols[op->in[0]] * sizeof(double));
+}
+
+static void add(state *s, const gy_op *op) {
+    for (int r = 0; r < s->n; r++)
+        for (int c = 0; c < s->plan->slot_cols[op->out]; c++)
+            row(s, op->out, r)[c] =
+                row(s, op->in[0], r)[c] + (double)op->u.add.a * row(s, op->in[1], r)[c];
+}
+
+static const char *run(state *s, const gy_op *op, double *score) {
+    switch (op->kind) {
+    case GY_OP_EMBED: embed(s, op); break;
+    case GY_OP_NORM:
+    case GY_OP_HEADNORM: norms(s, op); break;
+    case GY_OP_LINEAR: linear(s, op); break;
+    case GY_OP_ROPE: rope(s, op); break;
+    case GY_OP_KVPUT: kvput(s, op); break;
+    case GY_OP_ATTN:
+        for (int r = 0; r < s->n; r++)
+            for (int h = 0; h < op->u.attn.heads; h++) attend(s, op, r, h, score);
+        break;
+    case GY_OP_ACT: acts(s, op); break;
+    case GY_OP_ADD: add(s, op); break;
+    case GY_OP_PICK: copy(s, op); break;
+    case GY_OP_LOGITS: logits(s, op); break;
+    default: return gy_op_names[op->kind];
+    }
+    return NULL;
+}
+
+const char *naive_run(const gy_plan *plan, const int32_t *ids, int n, double *out) {
+    state s = {.plan = plan, .ids = ids, .n = n, .logits = out};
+    const char *unknown = NULL;
+    size_t rows = (size_t)n, layers = (size_t)plan->n_layers;
+    double *score = must(calloc(rows, sizeof *score));
+    s.slot = must(calloc((size_t)plan->n_slots, sizeof *s.slot));
+    s.k = must(calloc(layers, sizeof *s.k)), s.v = must(calloc(layers, sizeof *s.v));
+    for (int i = 0; i < plan->n_slots; i++)
+        s.slot[i] = must(calloc(rows * (size_t)plan->slot_cols[i], sizeof(double)));
+    for (size_t i = 0; i < layers; i++) {
+        const gy_kvspec *kv = plan->kv + i;
+        s.k[i] = must(calloc(rows * (size_t)(kv->heads * kv->kdim), sizeof(double)));
+        s.v[i] = must(calloc(rows * (size_t)(kv->heads * kv->vdim), sizeof(double)));
+    }
+    for (int i = 0; !unknown && i < plan->n_ops; i++) unknown = run(&s, plan->op + i, score);
+    for (int i = 0; i < plan->n_slots; i++) free(s.slot[i]);
+    for (size_t i = 0; i < layers; i++) free(s.k[i]), free(s.v[i]);
+    free(s.slot), free(s.k), free(s.v), free(score);
+    return unknown;
+}
