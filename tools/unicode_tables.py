@@ -3,14 +3,15 @@
 
 usage: unicode_tables.py UNICODETYPE_DB_H OUT.c
 
-Needs two packages of one Unicode version: unicodedata2 16.0.0, installed (categories, combining classes, normal
-forms), and the source of unicodedataplus 16.0.0 (pip download --no-binary :all: unicodedataplus==16.0.0), whose
-unicodedataplus/unicodetype_db.h holds the case mappings.
+Needs two packages of one Unicode version: unicodedata2 16.0.0 (categories, combining classes, normal forms) and
+unicodedataplus 16.0.0 (scripts), and the latter's source (pip download --no-binary :all: unicodedataplus==16.0.0),
+whose unicodedataplus/unicodetype_db.h holds the case mappings.
 """
 import re
 import sys
 
 import unicodedata2 as ud
+import unicodedataplus
 
 BLOCK = 128
 LAST = 0x110000
@@ -143,6 +144,22 @@ def decompositions(form, other):
     return table
 
 
+def scripts():
+    names, ranges = [], []
+    for cp in range(LAST):
+        name = "unknown" if 0xD800 <= cp < 0xE000 else unicodedataplus.script(chr(cp)).lower().replace("_", "")
+        if name == "unknown":
+            continue
+        if name not in names:
+            names.append(name)
+        i = names.index(name)
+        if ranges and ranges[-1][1] == cp - 1 and ranges[-1][2] == i:
+            ranges[-1][1] = cp
+        else:
+            ranges.append([cp, cp, i])
+    return names, ranges
+
+
 class Pool:
     def __init__(self):
         self.items, self.seen = [], {}
@@ -184,6 +201,12 @@ def main(source, target):
     out += ["};", "const gy_uc_pair gy_uc_pairs[] = {"]
     wrap(out, ["{%d,%d,%d}" % p for p in pairs])
     out += ["};", "const int gy_uc_n_pairs = %d;" % len(pairs)]
+    names, ranges = scripts()
+    out.append("const char *const gy_uc_script_name[] = {")
+    wrap(out, ['"%s"' % n for n in names] + ["0"])
+    out += ["};", "const gy_uc_script_range gy_uc_scripts[] = {"]
+    wrap(out, ["{%d,%d,%d}" % tuple(r) for r in ranges])
+    out += ["};", "const int gy_uc_n_scripts = %d;" % len(ranges)]
     with open(target, "w") as f:
         f.write("\n".join(out) + "\n")
     print("%d records, %d blocks, %d specials, %d pool, %d pairs" % (len(records), len(stage2) // BLOCK,

@@ -1,12 +1,15 @@
-/* text/regex - the regular expressions of pre-tokenisers, as an automaton over bytes.
+/* text/regex - the regular expressions of pre-tokenisers, as an automaton over code points.
  *
- * Semantics are leftmost, first alternative wins (Oniguruma, as the tokenizers library uses it), over UTF-8 code points
- * with Unicode 16 classes. Covered: literals and escapes (\r \n \t \s \S \d \D \w \W \xHH \x{H..} \uHHHH \p{..} \P{..}
- * \h of Oniguruma is refused), classes with ranges, nested escapes, negation and && , . ^ $ \b \A \z, groups (?:) ()
- * (?i:) (?i), greedy, lazy and possessive ? * + {m,n}, alternation, lookahead (?=) (?!) and lookbehind (?<!) (?<=) of one
- * code point. Anything else is GY_EUNSUPPORTED naming the construct. Counted repeats are limited so that a program stays
- * under 1 MiB. Searching is linear in the text for patterns without nested lookahead.
- * A compiled pattern may be used from any thread at once (lazily built states are guarded or per scanner). */
+ * Semantics are leftmost, first alternative wins, over UTF-8 with Unicode 16 classes, as Oniguruma's Ruby syntax reads
+ * them (what the tokenizers library uses). Covered: literals and escapes (\r \n \t \s \S \d \D \w \W \xHH \x{H..}
+ * \uHHHH \p{..} \P{..}; \h of Oniguruma is refused), classes with ranges, nested classes, negation and && , . ^ $ \b
+ * \B \A \z \Z, groups (?:) () (?i:) (?i), greedy, lazy and possessive ? * + {m,n}, alternation, lookahead (?=) (?!),
+ * lookbehind (?<!) (?<=) of one code point. ^ and $ match at lines, (?m) lets . match a newline, {n}? is (?:{n})?, all as
+ * there. Folding is simple: (?i) does not join \u00DF and "ss". Possessive repeats are of one character or class only.
+ * Anything else is GY_EUNSUPPORTED naming the construct. Programs stay under 1 MiB, at most two lookaheads deep and
+ * five wide. Searching is linear in the text for patterns without lookahead of several characters. Ill-formed bytes read
+ * as U+FFFD for each maximal subpart.
+ * A compiled pattern may be used from any thread at once (lazily built states are guarded). */
 #ifndef GY_TEXT_REGEX_H
 #define GY_TEXT_REGEX_H
 

@@ -26,6 +26,21 @@ gy_uc_cat gy_uc_category(uint32_t cp) {
     return (gy_uc_cat)record_of(cp)->cat;
 }
 
+/* Whole blocks that repeat a block of only this category are stepped over. */
+uint32_t gy_uc_category_run(uint32_t cp) {
+    gy_uc_cat cat = gy_uc_category(cp);
+    uint32_t start = cp;
+    for (cp++; cp <= 0x10FFFF; cp++) {
+        uint32_t b = cp >> 7;
+        bool whole = !(cp & 127) && cp - 128 >= start && gy_uc_stage1[b] == gy_uc_stage1[b - 1];
+        if (whole)
+            cp += 127;
+        else if (gy_uc_category(cp) != cat)
+            break;
+    }
+    return cp - 1;
+}
+
 bool gy_uc_space(uint32_t cp) {
     if (cp < 0x85) return cp == ' ' || (cp >= 9 && cp <= 13);
     return cp == 0x85 || cp == 0xA0 || cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) ||

@@ -13,6 +13,7 @@ typedef enum {
 } gy_uc_cat;
 
 gy_uc_cat gy_uc_category(uint32_t cp);
+uint32_t gy_uc_category_run(uint32_t cp); /* last code point of the run of one category that holds cp */
 bool gy_uc_space(uint32_t cp);            /* White_Space property (\s) */
 bool gy_uc_alpha(uint32_t cp);            /* categories L* (Python str.isalpha) */
 bool gy_uc_printable(uint32_t cp);        /* Python str.isprintable */

@@ -1,4 +1,4 @@
-/* text/unicode_tables - the generated tables behind text/unicode; only unicode.c reads them.
+/* text/unicode_tables - the generated tables behind text/unicode; only unicode.c and regex_set.c read them.
  *
  *     cp -> stage1[cp / 128] -> stage2[that * 128 + cp % 128] -> records[that]
  *
@@ -34,6 +34,11 @@ typedef struct {
     uint32_t first, second, whole;
 } gy_uc_pair;
 
+typedef struct {
+    uint32_t lo, hi; /* inclusive */
+    uint8_t script;  /* place in gy_uc_script_name */
+} gy_uc_script_range;
+
 extern const gy_uc_record gy_uc_records[];
 extern const uint16_t gy_uc_stage1[], gy_uc_stage2[];
 extern const gy_uc_special gy_uc_specials[];
@@ -44,5 +49,8 @@ extern const int gy_uc_n_canon, gy_uc_n_compat;
 extern const uint32_t gy_uc_pool[];
 extern const gy_uc_pair gy_uc_pairs[]; /* sorted by first, second */
 extern const int gy_uc_n_pairs;
+extern const char *const gy_uc_script_name[]; /* lower case, no '_'; NULL-terminated */
+extern const gy_uc_script_range gy_uc_scripts[];
+extern const int gy_uc_n_scripts;
 
 #endif
