@@ -38,7 +38,11 @@ gy_rc gy_tok_open_gguf(const gy_tok_gguf *vocab, gy_tok **tok, gy_err *err);
 
 void gy_tok_free(gy_tok *tok);
 
-/* flags: GY_TOK_SPECIALS, GY_TOK_PLAIN of gyre.h. Appends to out. */
+/* Besides the flags of gyre.h. With GY_TOK_SPECIALS: a begin token that the text already starts with is not put before it
+ * once more (the reference would; a template and its user may both ask for one). */
+enum { GY_TOK_ONE_BOS = 1 << 16 };
+
+/* flags: GY_TOK_SPECIALS, GY_TOK_PLAIN of gyre.h, GY_TOK_ONE_BOS. Appends to out. */
 gy_rc gy_tok_encode(const gy_tok *tok, const char *text, size_t n, unsigned flags, gy_ids *out, gy_err *err);
 /* Appends the text of ids[n]; ids outside the vocabulary give GY_EARG. */
 gy_rc gy_tok_decode(const gy_tok *tok, const int32_t *ids, int n, bool skip_special, gy_buf *out, gy_err *err);
@@ -46,6 +50,9 @@ gy_rc gy_tok_decode(const gy_tok *tok, const int32_t *ids, int n, bool skip_spec
 int gy_tok_size(const gy_tok *tok);                     /* highest id + 1 */
 const char *gy_tok_name(const gy_tok *tok, int32_t id, size_t *bytes); /* vocabulary spelling; NULL when there is none */
 int32_t gy_tok_id(const gy_tok *tok, const char *name, size_t bytes);  /* -1 when absent */
+/* Appends the bytes that the token stands for in the middle of a text (a decoder's rules for the first or last token left
+ * out): what masks and logprobs need. They may be part of a character. False when there is no such id. */
+bool gy_tok_bytes(const gy_tok *tok, int32_t id, gy_buf *out);
 bool gy_tok_special(const gy_tok *tok, int32_t id);
 int32_t gy_tok_bos(const gy_tok *tok);                  /* -1 when absent */
 int32_t gy_tok_eos(const gy_tok *tok);
@@ -58,7 +65,11 @@ void gy_detok_free(gy_detok *d);
 /* Adds a token; appends text that became certain to out. Returns true when a stop string completed: text before it has
  * been appended, nothing after it will be. */
 bool gy_detok_push(gy_detok *d, int32_t id, gy_buf *out);
-/* The end: appends what was held back (incomplete bytes as U+FFFD per maximal subpart). */
+/* The end: appends what was held back (incomplete bytes as U+FFFD: one for each maximal subpart with a ByteLevel decoder,
+ * one for each byte with ByteFallback). */
 void gy_detok_end(gy_detok *d, gy_buf *out);
+/* Which stop string ended the text: index, or -1. It may be decided by gy_detok_end, when a longer one that started
+ * earlier did not come. */
+int gy_detok_stop(const gy_detok *d);
 
 #endif
