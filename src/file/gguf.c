@@ -327,9 +327,9 @@ static void place(cursor *c, gy_tensor *t, gy_extent *e, int n, uint64_t align) 
                 c->path, quoted, offset, data_bytes);
         } else if (t[i].bytes > data_bytes - offset) {
             BAD(c,
-                "%s: tensor \"%s\": truncated: %" PRIu64 " bytes at offset %" PRIu64
-                ", the file holds %" PRIu64,
-                c->path, quoted, (uint64_t)t[i].bytes, offset, data_bytes - offset);
+                "%s: tensor \"%s\": %" PRIu64 " bytes at offset %" PRIu64 " overflow the %" PRIu64
+                " bytes of data: truncated or damaged",
+                c->path, quoted, (uint64_t)t[i].bytes, offset, data_bytes);
         } else {
             t[i].data = t[i].bytes ? c->data + start + offset : c->data;
             e[i].end = offset + t[i].bytes;

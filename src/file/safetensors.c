@@ -228,7 +228,7 @@ gy_rc gy_table_read_safetensors(gy_table *table, const char *path, gy_err *err) 
         return gy_fail(err, GY_EFORMAT, "%s: truncated: %zu bytes, the header length alone takes 8",
                        path, map.bytes);
     for (int i = 7; i >= 0; i--) header = header << 8 | map.data[i];
-    const char *what = header > MAX_HEADER ? stand_in(map.data, map.bytes) : NULL;
+    const char *what = header > MAX_HEADER || header > left ? stand_in(map.data, map.bytes) : NULL;
     if (what) return gy_fail(err, GY_EFORMAT, "%s: not a safetensors file but %s", path, what);
     if (header > MAX_HEADER)
         return gy_fail(err, GY_EFORMAT,

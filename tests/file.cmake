@@ -1,0 +1,8 @@
+gy_test(tensors file base)
+gy_test(config file base)
+gy_test(file_fault file base)
+gy_test(file_cases file base)
+gy_fuzz(safetensors file base)
+gy_fuzz(gguf file base)
+gy_fuzz(index file base)
+gy_fuzz(config file base)
