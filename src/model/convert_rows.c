@@ -3,7 +3,10 @@
 #include "codec/codec.h"
 #include "model/convert.h"
 
-typedef struct { int8_t *code; float *s, *z; } planes;
+typedef struct {
+    int8_t *code;
+    float *s, *z;
+} planes;
 
 /* Bits of the affine form of a GGUF type; 0: it has none. */
 static int affine_bits(gy_ttype t) {
@@ -42,14 +45,16 @@ static planes planes_at(void *scratch, int64_t cols) {
 
 size_t gy_convert_scratch(const gy_convert_tensor *t) {
     int64_t cols = t->src->dims ? t->src->shape[t->src->dims - 1] : 1;
-    return (size_t)cols * 2 + 64; /* 16 bytes of s and z and 32 codes for every 32 columns, rounded up */
+    return (size_t)cols * 2 +
+           64; /* 16 bytes of s and z and 32 codes for every 32 columns, rounded up */
 }
 
 /* The integer form. 8-bit codes are made unsigned: code + 128, with the bias that takes it back. */
 static planes split(const gy_tensor *t, int64_t row, void *scratch) {
     int cols = (int)t->shape[1];
     planes p = planes_at(scratch, cols);
-    gy_rows m = {.c = {.kind = codec_of(t->type)}, .rows = (int)t->shape[0], .cols = cols, .global = 1};
+    gy_rows m = {
+        .c = {.kind = codec_of(t->type)}, .rows = (int)t->shape[0], .cols = cols, .global = 1};
     m.plane[0] = (void *)t->data;
     m.step[0] = (ptrdiff_t)(t->bytes / (size_t)t->shape[0]);
     gy_codec_int(&m, (int)row, 0, cols / 32, (gy_intform){p.code, p.s, p.z});
@@ -78,7 +83,8 @@ static void store(const float *v, int64_t chunks, uint8_t stype, uint8_t *out) {
     }
 }
 
-/* MXFP4 blocks {scale, 16 bytes of low and high halves} to MLX order. GGUF's code 8 is +0, MLX's is -0. */
+/* MXFP4 blocks {scale, 16 bytes of low and high halves} to MLX order. GGUF's code 8 is +0, MLX's is
+ * -0. */
 static void mx_codes(const uint8_t *b, int64_t blocks, uint8_t *out) {
     for (int64_t j = 0; j < blocks; j++, b += 17, out += 16) {
         uint8_t code[32];
@@ -126,10 +132,13 @@ int64_t gy_convert_rows(const gy_convert_tensor *t) {
 }
 
 size_t gy_convert_row_bytes(const gy_convert_tensor *t) {
-    static const struct { const char *name; uint8_t bytes; } sizes[] = {
-        {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"U32", 4}, {"U8", 1}};
+    static const struct {
+        const char *name;
+        uint8_t bytes;
+    } sizes[] = {{"F32", 4}, {"F16", 2}, {"BF16", 2}, {"U32", 4}, {"U8", 1}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        if (!strcmp(t->dtype, sizes[i].name)) return sizes[i].bytes * (size_t)(t->dims ? t->shape[t->dims - 1] : 1);
+        if (!strcmp(t->dtype, sizes[i].name))
+            return sizes[i].bytes * (size_t)(t->dims ? t->shape[t->dims - 1] : 1);
     }
     int64_t rows = gy_convert_rows(t); /* another type, copied as it is */
     return rows ? t->src->bytes / (size_t)rows : 0;
@@ -137,7 +146,8 @@ size_t gy_convert_row_bytes(const gy_convert_tensor *t) {
 
 /* ---- Planning ---- */
 
-/* Looks at every scale and bias: *f16 is whether f16 holds them all. Fails on one that is not finite. */
+/* Looks at every scale and bias: *f16 is whether f16 holds them all. Fails on one that is not
+ * finite. */
 static gy_rc survey(const gy_tensor *t, bool *f16, gy_err *err) {
     gy_convert_tensor probe = {.src = t};
     void *scratch = gy_alloc(gy_convert_scratch(&probe));
@@ -150,7 +160,8 @@ static gy_rc survey(const gy_tensor *t, bool *f16, gy_err *err) {
             float v[2] = {p.s[2 * j], p.z[2 * j]};
             for (int k = 0; k < 2; k++) {
                 if ((gy_f32_bits(v[k]) & 0x7F800000) == 0x7F800000)
-                    rc = gy_fail(err, GY_EUNSUPPORTED, "tensor %s, row %lld: a scale is not finite", t->name, (long long)row);
+                    rc = gy_fail(err, GY_EUNSUPPORTED, "tensor %s, row %lld: a scale is not finite",
+                                 t->name, (long long)row);
                 *f16 = *f16 && gy_f32_bits(gy_f16_f32(gy_f32_f16(v[k]))) == gy_f32_bits(v[k]);
             }
         }
@@ -162,14 +173,17 @@ static gy_rc survey(const gy_tensor *t, bool *f16, gy_err *err) {
 /* A scale byte of 255 is finite for some elements in GGUF, and never in MLX. */
 static gy_rc survey_mx(const gy_tensor *t, gy_err *err) {
     for (size_t i = 0; i < t->bytes; i += 17) {
-        if (t->data[i] == 255) return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: a scale of 2^128 has no form in MLX", t->name);
+        if (t->data[i] == 255)
+            return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: a scale of 2^128 has no form in MLX",
+                           t->name);
     }
     return GY_OK;
 }
 
 static gy_rc survey_minus1(const gy_tensor *t, gy_err *err) {
     if (t->type != GY_T_F32)
-        return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: norm weights are %s, expected F32", t->name, gy_ttype_name(t->type));
+        return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: norm weights are %s, expected F32",
+                       t->name, gy_ttype_name(t->type));
     for (size_t i = 0; i < t->bytes; i += 4) {
         float v = gy_bits_f32(gy_load_u32(t->data + i)), w = v - 1, back = 1 + w;
         if (gy_f32_bits(back) != gy_f32_bits(v))
@@ -178,12 +192,13 @@ static gy_rc survey_minus1(const gy_tensor *t, gy_err *err) {
     return GY_OK;
 }
 
-static gy_convert_tensor *append(gy_convert_list *list, gy_arena *arena, const gy_tensor *t, const char *name,
-                                 const char *leaf) {
+static gy_convert_tensor *append(gy_convert_list *list, gy_arena *arena, const gy_tensor *t,
+                                 const char *name, const char *leaf) {
     gy_convert_tensor *o = &list->at[list->n];
     size_t n = strlen(name);
     if (leaf && n > 7 && !strcmp(name + n - 7, ".weight")) n -= 6;
-    *o = (gy_convert_tensor){.name = gy_arena_printf(arena, "%.*s%s", (int)n, name, leaf ? leaf : ""), .src = t};
+    *o = (gy_convert_tensor){
+        .name = gy_arena_printf(arena, "%.*s%s", (int)n, name, leaf ? leaf : ""), .src = t};
     if (!o->name) return NULL;
     o->dims = t->dims;
     memcpy(o->shape, t->shape, sizeof o->shape);
@@ -191,12 +206,14 @@ static gy_convert_tensor *append(gy_convert_list *list, gy_arena *arena, const g
     return o;
 }
 
-static gy_rc plan_blocks(gy_convert_list *list, gy_arena *arena, const gy_tensor *t, const char *name, gy_err *err) {
+static gy_rc plan_blocks(gy_convert_list *list, gy_arena *arena, const gy_tensor *t,
+                         const char *name, gy_err *err) {
     int bits = affine_bits(t->type);
     bool f16 = true, mx = t->type == GY_T_MXFP4;
     size_t n = strlen(name);
     if (t->dims != 2 || n < 8 || strcmp(name + n - 7, ".weight"))
-        return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: %s is converted only where it is a weight matrix", t->name,
+        return gy_fail(err, GY_EUNSUPPORTED,
+                       "tensor %s: %s is converted only where it is a weight matrix", t->name,
                        gy_ttype_name(t->type));
     gy_rc rc = mx ? survey_mx(t, err) : survey(t, &f16, err);
     for (int plane = 0; plane < (mx ? 2 : 3) && !rc; plane++) {
@@ -211,11 +228,13 @@ static gy_rc plan_blocks(gy_convert_list *list, gy_arena *arena, const gy_tensor
     return rc;
 }
 
-gy_rc gy_convert_plan(gy_convert_list *list, gy_arena *arena, const gy_tensor *t, const char *name, bool minus1,
-                      gy_err *err) {
-    if (affine_bits(t->type) || t->type == GY_T_MXFP4) return plan_blocks(list, arena, t, name, err);
+gy_rc gy_convert_plan(gy_convert_list *list, gy_arena *arena, const gy_tensor *t, const char *name,
+                      bool minus1, gy_err *err) {
+    if (affine_bits(t->type) || t->type == GY_T_MXFP4)
+        return plan_blocks(list, arena, t, name, err);
     if (t->type == GY_T_OTHER || t->type > GY_T_OTHER)
-        return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: %s has no exact form in MLX", t->name, gy_ttype_name(t->type));
+        return gy_fail(err, GY_EUNSUPPORTED, "tensor %s: %s has no exact form in MLX", t->name,
+                       gy_ttype_name(t->type));
     gy_rc rc = minus1 ? survey_minus1(t, err) : GY_OK;
     if (rc) return rc;
     gy_convert_tensor *o = append(list, arena, t, name, NULL);

@@ -29,7 +29,8 @@ gy_rc gy_convert_text(const char *dir, const char *name, const char *text, size_
     FILE *f;
     gy_rc rc = open_in(dir, name, &f, err);
     if (rc) return rc;
-    if (fwrite(text, 1, n, f) != n) rc = gy_fail(err, GY_EIO, "%s/%s: %s", dir, name, strerror(errno));
+    if (fwrite(text, 1, n, f) != n)
+        rc = gy_fail(err, GY_EIO, "%s/%s: %s", dir, name, strerror(errno));
     return close_file(f, name, rc, err);
 }
 
@@ -42,7 +43,8 @@ static gy_rc write_head(FILE *f, const char *name, const gy_convert_tensor *t, i
         gy_buf_c(&b, ',');
         gy_buf_json(&b, t[i].name, strlen(t[i].name));
         gy_buf_printf(&b, ":{\"dtype\":\"%s\",\"shape\":[", t[i].dtype);
-        for (int k = 0; k < t[i].dims; k++) gy_buf_printf(&b, "%s%lld", k ? "," : "", (long long)t[i].shape[k]);
+        for (int k = 0; k < t[i].dims; k++)
+            gy_buf_printf(&b, "%s%lld", k ? "," : "", (long long)t[i].shape[k]);
         gy_buf_printf(&b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
                       (unsigned long long)(at + bytes_of(&t[i])));
         at += bytes_of(&t[i]);
@@ -63,18 +65,22 @@ typedef struct {
     uint64_t done, total;
 } meter;
 
-static gy_rc write_tensor(FILE *f, const char *file, const gy_convert_tensor *t, meter *m, gy_err *err) {
+static gy_rc write_tensor(FILE *f, const char *file, const gy_convert_tensor *t, meter *m,
+                          gy_err *err) {
     size_t bytes = gy_convert_row_bytes(t), since = 0;
     uint8_t *row = gy_alloc(bytes + 8);
     void *scratch = gy_alloc(gy_convert_scratch(t));
-    gy_rc rc = row && scratch ? GY_OK : gy_fail(err, GY_ENOMEM, "tensor %s: out of memory", t->name);
+    gy_rc rc =
+        row && scratch ? GY_OK : gy_fail(err, GY_ENOMEM, "tensor %s: out of memory", t->name);
     for (int64_t r = 0, rows = gy_convert_rows(t); r < rows && !rc; r++) {
         gy_convert_row(t, r, row, scratch);
-        if (fwrite(row, 1, bytes, f) != bytes) rc = gy_fail(err, GY_EIO, "%s: %s", file, strerror(errno));
+        if (fwrite(row, 1, bytes, f) != bytes)
+            rc = gy_fail(err, GY_EIO, "%s: %s", file, strerror(errno));
         m->done += bytes, since += bytes;
         if ((since >= 1 << 20 || r + 1 == rows) && m->fn && !rc) {
             since = 0;
-            if (!m->fn(m->arg, t->name, m->done, m->total)) rc = gy_fail(err, GY_ECANCEL, "conversion stopped");
+            if (!m->fn(m->arg, t->name, m->done, m->total))
+                rc = gy_fail(err, GY_ECANCEL, "conversion stopped");
         }
     }
     gy_free(row);
@@ -82,7 +88,8 @@ static gy_rc write_tensor(FILE *f, const char *file, const gy_convert_tensor *t,
     return rc;
 }
 
-static gy_rc write_file(const char *dir, const char *name, const gy_convert_tensor *t, int n, meter *m, gy_err *err) {
+static gy_rc write_file(const char *dir, const char *name, const gy_convert_tensor *t, int n,
+                        meter *m, gy_err *err) {
     FILE *f;
     gy_rc rc = open_in(dir, name, &f, err);
     if (rc) return rc;
@@ -102,15 +109,16 @@ static int shard_len(const gy_convert_list *list, int i, uint64_t limit) {
     return n;
 }
 
-gy_rc gy_convert_write(const char *dir, const gy_convert_list *list, uint64_t shard_bytes, gy_progress_fn progress,
-                       void *arg, gy_err *err) {
+gy_rc gy_convert_write(const char *dir, const gy_convert_list *list, uint64_t shard_bytes,
+                       gy_progress_fn progress, void *arg, gy_err *err) {
     meter m = {.fn = progress, .arg = arg};
     gy_buf index = {0};
     int shards = 0, shard = 0;
     for (int i = 0; i < list->n; i++) m.total += bytes_of(&list->at[i]);
     for (int i = 0; i < list->n; shards++) i += shard_len(list, i, shard_bytes);
     if (shards <= 1) return write_file(dir, "model.safetensors", list->at, list->n, &m, err);
-    gy_buf_printf(&index, "{\"metadata\":{\"total_size\":%llu},\"weight_map\":{", (unsigned long long)m.total);
+    gy_buf_printf(&index, "{\"metadata\":{\"total_size\":%llu},\"weight_map\":{",
+                  (unsigned long long)m.total);
     gy_rc rc = GY_OK;
     for (int i = 0, n; i < list->n && !rc; i += n) {
         char name[64];
