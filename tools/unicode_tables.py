@@ -160,6 +160,24 @@ def scripts():
     return names, ranges
 
 
+def folds(case):
+    return [(cp, case.fold(cp)) for cp in range(LAST) if case.fold(cp) != cp]
+
+
+def graphemes():
+    """What decides where a grapheme cluster ends, for clusters without conjoining jamo, flags and emoji sequences."""
+    kinds, ranges = {"Extend": 0, "ZWJ": 0, "SpacingMark": 1, "Prepend": 2, "Control": 3, "CR": 3, "LF": 3}, []
+    for cp in range(LAST):
+        kind = kinds.get(unicodedataplus.grapheme_cluster_break(chr(cp))) if not 0xD800 <= cp < 0xE000 else None
+        if kind is None:
+            continue
+        if ranges and ranges[-1][1] == cp - 1 and ranges[-1][2] == kind:
+            ranges[-1][1] = cp
+        else:
+            ranges.append([cp, cp, kind])
+    return ranges
+
+
 class Pool:
     def __init__(self):
         self.items, self.seen = [], {}
@@ -207,6 +225,14 @@ def main(source, target):
     out += ["};", "const gy_uc_script_range gy_uc_scripts[] = {"]
     wrap(out, ["{%d,%d,%d}" % tuple(r) for r in ranges])
     out += ["};", "const int gy_uc_n_scripts = %d;" % len(ranges)]
+    table = folds(case)
+    out.append("const gy_uc_folding gy_uc_folds[] = {")
+    wrap(out, ["{%d,%d}" % f for f in table])
+    out += ["};", "const int gy_uc_n_folds = %d;" % len(table)]
+    ranges = graphemes()
+    out.append("const gy_uc_grapheme_range gy_uc_graphemes[] = {")
+    wrap(out, ["{%d,%d,%d}" % tuple(r) for r in ranges])
+    out += ["};", "const int gy_uc_n_graphemes = %d;" % len(ranges)]
     with open(target, "w") as f:
         f.write("\n".join(out) + "\n")
     print("%d records, %d blocks, %d specials, %d pool, %d pairs" % (len(records), len(stage2) // BLOCK,

@@ -101,29 +101,19 @@ bool gy_cset_has(const gy_cset *s, uint32_t cp) {
 /* Every character of a folding class is either folded to another or the one that they fold to. So
  * the classes with a member in s are found first, by what they fold to, and then added whole. */
 void gy_cset_fold(gy_cset *s) {
-    enum {
-        LAST_CASED = 0x1FFFF
-    }; /* no letter with case lies beyond the first supplementary plane */
     gy_cset_tidy(s);
-    gy_cset hit = {0};
-    for (int pass = 0; pass < 2; pass++) {
-        gy_cset more = {0};
-        for (uint32_t cp = 'A'; cp <= LAST_CASED; cp++) {
-            uint32_t to = gy_uc_fold(cp);
-            if (to == cp) continue;
-            bool in = pass ? gy_cset_has(&hit, to) : gy_cset_has(s, cp) || gy_cset_has(s, to);
-            if (!in) continue;
-            if (pass) gy_cset_add(&more, cp, cp);
-            gy_cset_add(&more, to, to);
-        }
-        gy_cset_tidy(&more);
-        if (pass)
-            gy_cset_add_set(s, &more), gy_cset_free(&more);
-        else
-            hit = more;
+    gy_cset hit = {0}, more = {0};
+    for (int i = 0; i < gy_uc_n_folds; i++) {
+        const gy_uc_folding *f = &gy_uc_folds[i];
+        if (gy_cset_has(s, f->cp) || gy_cset_has(s, f->to)) gy_cset_add(&hit, f->to, f->to);
     }
-    s->oom |= hit.oom;
-    gy_cset_free(&hit);
+    gy_cset_tidy(&hit);
+    for (int i = 0; i < gy_uc_n_folds && hit.n; i++) {
+        const gy_uc_folding *f = &gy_uc_folds[i];
+        if (gy_cset_has(&hit, f->to)) gy_cset_add(&more, f->cp, f->cp);
+    }
+    gy_cset_add_set(s, &hit), gy_cset_add_set(s, &more);
+    gy_cset_free(&hit), gy_cset_free(&more);
     gy_cset_tidy(s);
 }
 

@@ -66,6 +66,14 @@ static const pre_row *pre_find(gy_tok_str pre) {
     return NULL;
 }
 
+int gy_tok_gguf_patterns(gy_tok_str pre, const char *pattern[4], bool *whole) {
+    const pre_row *row = pre_find(pre);
+    int n = 0;
+    while (row && n < 4 && row->pattern[n]) pattern[n] = row->pattern[n], n++;
+    if (row) *whole = row->whole;
+    return n;
+}
+
 /* ---- Parts ---- */
 
 static gy_rc norm_set(gy_tok *t, const char *json, gy_err *err) {

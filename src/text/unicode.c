@@ -279,6 +279,25 @@ static void compose(segment *g) {
     g->n = kept;
 }
 
+bool gy_uc_is_normal(gy_nform form, const char *s, size_t n) {
+    unsigned no = (unsigned)GY_UC_NOT_C << form;
+    for (size_t i = 0; i < n;) {
+        uint64_t eight;
+        while (n - i >= 8 && (memcpy(&eight, s + i, 8), !(eight & 0x8080808080808080))) i += 8;
+        if (i == n) break;
+        uint32_t cp;
+        size_t bytes = gy_utf8_get(s + i, n - i, &cp);
+        if (cp < 0x80) {
+            i++;
+            continue;
+        }
+        if (record_of(cp)->flags & no) return false;
+        if (cp == 0xFFFD && (bytes != 3 || memcmp(s + i, "\xEF\xBF\xBD", 3) != 0)) return false;
+        i += bytes;
+    }
+    return true;
+}
+
 /* Copies characters that stand for themselves. Returns where the next segment starts: at the last
  * of them, for what follows may compose with it, or at n. */
 static size_t copy_plain(gy_buf *out, unsigned no, const char *s, size_t i, size_t n) {
@@ -325,4 +344,37 @@ void gy_uc_normalize(gy_buf *out, gy_nform form, const char *s, size_t n) {
     }
     if (g.oom) out->oom = true;
     if (g.item != g.small[0]) gy_free(g.item);
+}
+
+/* ---- Grapheme clusters ---- */
+
+typedef enum { EXTEND, SPACING, PREPEND, CONTROL, OTHER } cluster_kind;
+
+static cluster_kind cluster_kind_of(uint32_t cp) {
+    if (cp < 0x80) return cp < 0x20 || cp == 0x7F ? CONTROL : OTHER;
+    int lo = 0, hi = gy_uc_n_graphemes;
+    while (lo < hi) {
+        int mid = (lo + hi) / 2;
+        if (gy_uc_graphemes[mid].hi < cp)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    if (lo == gy_uc_n_graphemes || gy_uc_graphemes[lo].lo > cp) return OTHER;
+    return (cluster_kind)gy_uc_graphemes[lo].kind;
+}
+
+size_t gy_uc_cluster(const char *s, size_t n) {
+    uint32_t cp;
+    size_t i = gy_utf8_get(s, n, &cp);
+    cluster_kind before = cluster_kind_of(cp);
+    if (before == CONTROL) return i < n && cp == '\r' && s[i] == '\n' ? 2 : i;
+    while (i < n) {
+        size_t bytes = gy_utf8_get(s + i, n - i, &cp);
+        cluster_kind kind = cluster_kind_of(cp);
+        bool joins = kind == EXTEND || kind == SPACING || (before == PREPEND && kind != CONTROL);
+        if (!joins) break;
+        i += bytes, before = kind;
+    }
+    return i;
 }

@@ -25,8 +25,14 @@ void gy_uc_lower_chars(gy_buf *out, const char *s, size_t n);  /* per code point
 void gy_uc_title_text(gy_buf *out, const char *s, size_t n);   /* Python str.title */
 
 typedef enum { GY_NFC, GY_NFD, GY_NFKC, GY_NFKD } gy_nform;
+/* A quick check: true only when s[n] is valid UTF-8 and in the form already. */
+bool gy_uc_is_normal(gy_nform form, const char *s, size_t n);
 /* Appends the normal form of valid UTF-8 s[n]; bad bytes become U+FFFD first. Linear time; a run of combining marks is
  * sorted in linear time. */
 void gy_uc_normalize(gy_buf *out, gy_nform form, const char *s, size_t n);
+
+/* Bytes of the first grapheme cluster of valid UTF-8 s[n], n >= 1. Conjoining jamo, flags and emoji sequences are not
+ * joined: nothing here asks for clusters that long. */
+size_t gy_uc_cluster(const char *s, size_t n);
 
 #endif

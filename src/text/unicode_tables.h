@@ -39,6 +39,15 @@ typedef struct {
     uint8_t script;  /* place in gy_uc_script_name */
 } gy_uc_script_range;
 
+typedef struct {
+    uint32_t cp, to; /* simple folding, where it changes something */
+} gy_uc_folding;
+
+typedef struct {
+    uint32_t lo, hi; /* inclusive */
+    uint8_t kind;    /* 0 Extend or ZWJ, 1 SpacingMark, 2 Prepend, 3 Control, CR or LF */
+} gy_uc_grapheme_range;
+
 extern const gy_uc_record gy_uc_records[];
 extern const uint16_t gy_uc_stage1[], gy_uc_stage2[];
 extern const gy_uc_special gy_uc_specials[];
@@ -52,5 +61,9 @@ extern const int gy_uc_n_pairs;
 extern const char *const gy_uc_script_name[]; /* lower case, no '_'; NULL-terminated */
 extern const gy_uc_script_range gy_uc_scripts[];
 extern const int gy_uc_n_scripts;
+extern const gy_uc_folding gy_uc_folds[]; /* sorted by cp */
+extern const int gy_uc_n_folds;
+extern const gy_uc_grapheme_range gy_uc_graphemes[]; /* sorted */
+extern const int gy_uc_n_graphemes;
 
 #endif
