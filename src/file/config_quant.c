@@ -130,16 +130,18 @@ static const char *bare(const char *path) {
 }
 
 /* Index of the entry for module, or -1. An exact path wins over one that matches bare; of those,
- * the longest. */
+ * the longest. Thousands of modules meet thousands of entries, so the last bytes are compared
+ * first: nearly all entries end there. */
 static int64_t find_entry(const gy_json *block, const char *module) {
     const char *want = bare(module);
+    size_t n = strlen(want);
     int64_t best = -1;
     for (uint32_t i = 0; i < block->n; i++) {
-        gy_json_kind kind = block->item[i].kind;
-        if (kind != GY_JSON_OBJ && kind != GY_JSON_BOOL) continue;
-        if (!strcmp(block->key[i].s, module)) return i;
-        if (strcmp(bare(block->key[i].s), want)) continue;
-        if (best < 0 || block->key[i].n > block->key[best].n) best = i;
+        gy_json_key key = block->key[i];
+        if (key.n < n || memcmp(key.s + key.n - n, want, n) || strcmp(bare(key.s), want)) continue;
+        if (block->item[i].kind != GY_JSON_OBJ && block->item[i].kind != GY_JSON_BOOL) continue;
+        if (!strcmp(key.s, module)) return i;
+        if (best < 0 || key.n > block->key[best].n) best = i;
     }
     return best;
 }

@@ -354,7 +354,7 @@ static gy_rc read_infos(cursor *c, gy_table *table, const header *h) {
         else
             t->file = table->t.files - 1, take_info(c, t, &e[i]);
     }
-    if (!c->rc) place(c, table->t.at + first, e, n, align);
+    if (!c->rc && n) place(c, table->t.at + first, e, n, align);
     gy_free(e);
     return c->rc;
 }

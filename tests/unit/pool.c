@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
@@ -89,6 +90,45 @@ static void worker_numbers_are_exclusive(void **state) {
     gy_pool_free(pool);
 }
 
+/* As many items as threads, each of which ends when all have begun: every thread has to take one,
+ * asleep before or not. A pool that leaves a thread out runs into the time limit. */
+typedef struct {
+    atomic_int begun, late;
+    int items;
+} meeting;
+
+static void meet(void *arg, int item, int worker) {
+    meeting *m = arg;
+    struct timespec a, b;
+    (void)item, (void)worker;
+    atomic_fetch_add(&m->begun, 1);
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    while (atomic_load(&m->begun) < m->items && !atomic_load(&m->late)) {
+        sched_yield();
+        clock_gettime(CLOCK_MONOTONIC, &b);
+        if (b.tv_sec - a.tv_sec > 20) atomic_store(&m->late, 1);
+    }
+}
+
+static void every_thread_takes_part(void **state) {
+    (void)state;
+    static const int threads[] = {2, 3, 8};
+    for (int t = 0; t < 3; t++) {
+        gy_pool *pool;
+        gy_err err = {0};
+        assert_ok(gy_pool_new(threads[t], &pool, &err), err);
+        for (int run = 0; run < 30; run++) {
+            meeting m = {.items = threads[t]};
+            if (run % 3 == 0)
+                nanosleep(&(struct timespec){0, 1000000}, NULL); /* all workers sleep */
+            gy_pool_run(pool, threads[t], meet, &m);
+            if (atomic_load(&m.late))
+                fail_msg("%d threads, run %d: a thread stayed away", threads[t], run);
+        }
+        gy_pool_free(pool);
+    }
+}
+
 static void bad_arguments(void **state) {
     (void)state;
     gy_pool *pool;
@@ -142,6 +182,7 @@ int main(void) {
         cmocka_unit_test(every_item_once),
         cmocka_unit_test(runs_follow_each_other),
         cmocka_unit_test(worker_numbers_are_exclusive),
+        cmocka_unit_test(every_thread_takes_part),
         cmocka_unit_test(bad_arguments),
         cmocka_unit_test(allocation_failures),
         cmocka_unit_test(cost_of_a_run),
