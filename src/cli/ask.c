@@ -46,6 +46,17 @@ int ask_sampling(ask *k) {
     return a->max_tokens < 0 ? cli_usage(a, "--max-tokens %d is negative", a->max_tokens) : EXIT_OK;
 }
 
+/* Ids are fed as they are, also past the positions that the model was made for; 0: the engine's
+ * default. */
+static int context_for_ids(const cli_args *a, const gy_model *m) {
+    gy_model_info info;
+    int need = 1 + a->max_tokens;
+    if (!a->ids || !a->max_tokens || a->max_tokens > INT32_MAX / 2) return 0;
+    for (const char *s = a->ids; *s; s++) need += *s == ',' || *s == ' ';
+    gy_model_get_info(m, &info);
+    return need > info.context ? need : 0;
+}
+
 int ask_open(ask *k, cli_args *a) {
     int code = EXIT_OK;
     gy_err err = {0};
@@ -54,7 +65,7 @@ int ask_open(ask *k, cli_args *a) {
     if (!k->m) return code;
     code = ask_sampling(k);
     if (code) return code;
-    k->e = cli_engine(a, k->m, &(gy_engine_options){0}, &code);
+    k->e = cli_engine(a, k->m, &(gy_engine_options){.context = context_for_ids(a, k->m)}, &code);
     if (!k->e) return code;
     cli_signals(k->e);
     if (gy_seq_new(k->e, &k->seq, &err)) return cli_fail(a, &err);
