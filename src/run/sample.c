@@ -397,6 +397,7 @@ gy_rc gy_sample(const gy_sampling *sampling, const float *logits, int n, const i
     gy_sampling greedy = {0};
     gy_sampler *s;
     gy_sample_out out;
+    if (err) *err = (gy_err){0};
     if (n < 1 || !logits) return gy_fail(err, GY_EARG, "sampling: no logits");
     gy_rc rc = gy_sampler_new(sampling ? sampling : &greedy, n, n_history > 0 ? n_history : 0, NULL,
                               &s, err);

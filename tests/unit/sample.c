@@ -6,6 +6,7 @@
 #include "testlib.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "run/philox.h"
 #include "run/sample_impl.h"
 
@@ -482,6 +483,27 @@ static void refuses(void **state) {
     assert_int_equal(id, 77);
 }
 
+/* Memory runs out at every place in turn: an error, nothing leaked (the sanitizer build sees it).
+ */
+static void out_of_memory(void **state) {
+    (void)state;
+    const gy_logit_bias bias = {1, 1};
+    gy_sampling p = {
+        .temperature = 1, .dry_multiplier = 1, .repetition_penalty = 2, .n_bias = 1, .bias = &bias};
+    int failures = 0;
+    for (long nth = 1;; nth++, failures++) {
+        gy_sampler *s = NULL;
+        gy_alloc_fail_at(nth);
+        gy_rc rc = gy_sampler_new(&p, 100, 10, NULL, &s, NULL);
+        gy_alloc_fail_at(0);
+        gy_sampler_free(s);
+        if (!rc) break;
+        assert_int_equal(rc, GY_ENOMEM);
+        assert_null(s);
+    }
+    assert_int_equal(failures, 7); /* the object, bias, logits, two histories, two lists */
+}
+
 static void philox_known_answers(void **state) {
     (void)state;
     static const struct {
@@ -534,6 +556,7 @@ int main(void) {
         cmocka_unit_test(mirostat_holds_the_surprise),
         cmocka_unit_test(logprobs_before_everything),
         cmocka_unit_test(refuses),
+        cmocka_unit_test(out_of_memory),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(exponential_error),
     };
