@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/data/codec/vectors.json: small synthetic rows of every codec and their values.
+"""Writes tests/data/codec/vectors.json: small synthetic rows of every codec and their values, and of values
+and their codes.
 
 An implementation of kv.md 2.1-2.6 of its own, in plain Python: exact rational arithmetic with one rounding to f32 per
 operation of the specification, so that it shares nothing with the C code but the text it was written from.
@@ -162,6 +163,84 @@ BLOCKS = {"Q4_0": (18, 32, [0]), "Q4_1": (20, 32, [0, 2]), "Q5_0": (22, 32, [0])
           "Q3_K": (110, 256, [108]), "Q4_K": (144, 256, [0, 2]), "Q5_K": (176, 256, [0, 2]), "Q6_K": (210, 256, [208])}
 
 
+def rint(x):
+    return float(round(Fraction(x)))  # Python rounds halves to even
+
+
+def to_real(x, stype):
+    if stype == "f32":
+        return struct.pack("<f", x)
+    if stype == "f16":
+        return struct.pack("<e", x)
+    n = struct.unpack("<I", struct.pack("<f", x))[0]
+    return struct.pack("<H", (n + 0x7FFF + (n >> 16 & 1)) >> 16)
+
+
+def affine_encode(x, bits, group, stype):
+    """kv.md 2.2.2, one f32 rounding per operation."""
+    top, stream, scales, biases = 2 ** bits - 1, 0, b"", b""
+    for at in range(0, len(x), group):
+        w = x[at:at + group]
+        lo, hi = min(w), max(w)
+        neg = abs(lo) > abs(hi)
+        s = max(f32(f32(hi - lo) / top), f32(1e-7))
+        if not neg:
+            s = -s
+        edge = lo if neg else hi
+        q0 = rint(f32(edge / s))
+        scale, bias = (f32(edge / q0), edge) if q0 else (s, 0.0)
+        for i, v in enumerate(w):
+            q = int(min(max(rint(f32(f32(v - bias) / scale)), 0), top))
+            stream |= q << (at + i) * bits
+        scales, biases = scales + to_real(scale, stype), biases + to_real(bias, stype)
+    return [stream.to_bytes(len(x) * bits // 8, "little"), scales, biases]
+
+
+def fp4_encode(x):
+    """Nearest, ties to the even code; what rounds to zero is code 0."""
+    best = min(range(8), key=lambda c: (abs(Fraction(abs(x)) - Fraction(E2M1[c])), c % 2))
+    return best | 8 if best and x < 0 else best
+
+
+def e4m3_encode(x):
+    values = [e4m3(c) for c in range(127)]
+    best = min(range(127), key=lambda c: (abs(Fraction(abs(x)) - Fraction(values[c])), c % 2))
+    return best | (128 if x < 0 else 0)
+
+
+def mxfp_encode(x, kind):
+    """kv.md 2.3.2 as gyre does it, values of type f32."""
+    group, most = (16 if kind == "nvfp4" else 32), (448 if kind == "mxfp8" else 6)
+    codes, scales = [], []
+    for at in range(0, len(x), group):
+        a = f32(max(abs(v) for v in x[at:at + group]) / most)
+        if kind == "nvfp4":
+            scales.append(e4m3_encode(a))
+            s = e4m3(scales[-1])
+        else:
+            e = 0
+            if a:
+                e = -127
+                while Fraction(2) ** e < Fraction(a):
+                    e += 1
+            scales.append(e + 127)
+            s = 2.0 ** e
+        quotients = [f32(v / s) if s else 0.0 for v in x[at:at + group]]
+        codes += [e4m3_encode(q) if kind == "mxfp8" else fp4_encode(q) for q in quotients]
+    packed = bytes(codes) if kind == "mxfp8" else bytes(a | b << 4 for a, b in zip(codes[::2], codes[1::2]))
+    return [packed, bytes(scales)]
+
+
+def inputs(rnd, n):
+    """Rows that are hard in different ways."""
+    yield [f32(rnd.gauss(0, 1)) for _ in range(n)]
+    yield [f32(rnd.gauss(0, 1) * 0.02 - 3) for _ in range(n)]
+    yield [0.0] * (n // 2) + [f32(1.5)] * (n // 2)
+    yield [float(i % 31 - 15) for i in range(n)]
+    yield [(i % 13 - 6) * 0.25 for i in range(n)]
+    yield [f32(4e-8)] * (n // 2) + [f32(-2.25)] * (n // 2)
+
+
 def main():
     rnd = random.Random(20261130)
     cases = []
@@ -175,6 +254,10 @@ def main():
     def emit(kind, cols, planes, values, **more):
         raw = b"".join(struct.pack("<f", v) if v == v else b"\0\0\xc0\x7f" for v in values)
         cases.append(dict(kind=kind, cols=cols, planes=[p.hex() for p in planes], values=raw.hex(), **more))
+
+    def encoded(kind, x, planes, **more):
+        raw = b"".join(struct.pack("<f", v) for v in x)
+        cases.append(dict(kind=kind, cols=len(x), planes=[p.hex() for p in planes], input=raw.hex(), **more))
 
     for kind, (size, read) in REAL.items():
         p = b"".join(real(kind) for _ in range(24))
@@ -200,6 +283,14 @@ def main():
             raw += bytes(b)
             values += block(kind, bytes(b))
         emit(kind, 2 * n, [raw], values)
+    for bits in (2, 3, 4, 5, 6, 8):
+        for group, stype in ((32, "bf16"), (64, "f32"), (128, "f16")):
+            for x in inputs(rnd, 128):
+                planes = affine_encode(x, bits, group, stype)
+                encoded("affine", x, planes, bits=bits, group=group, stype=stype)
+    for kind in ("mxfp4", "mxfp8", "nvfp4"):
+        for x in inputs(rnd, 64):
+            encoded(kind, x, mxfp_encode(x, kind))
     path = Path(__file__).resolve().parent.parent / "tests/data/codec/vectors.json"
     path.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
     print(path, path.stat().st_size, "bytes,", len(cases), "cases")

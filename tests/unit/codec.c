@@ -49,37 +49,52 @@ static bool same_floats(const float *a, const uint8_t *want, int n) {
     return true;
 }
 
-static void decode_own_vectors(void **state) {
+/* One case: rows and the values that they have, or values and the rows that they become. */
+static void own_case(const gy_json *c, uint32_t i, int count[2]) {
+    static uint8_t raw[3][4096], made[3][4096], number[4096];
+    static float x[1024];
+    const gy_json *planes = gy_json_get(c, "planes");
+    const char *input = gy_json_s(c, "input", NULL);
+    gy_rows m = {.c = cparm_of(c), .rows = 1, .cols = (int)gy_json_i(c, "cols", 0)};
+    m.global = (float)gy_json_f(c, "factor", 1);
+    const gy_codec *codec = &gy_codecs[m.c.kind];
+    size_t bytes[3];
+    char name[32];
+    gy_cparm_name(m.c, name);
+    if (!codec->fits(m.c, m.cols)) fail_msg("case %u, %s: does not fit", i, name);
+    codec->bytes(m.c, m.cols, bytes);
+    for (uint32_t k = 0; k < planes->n; k++) {
+        size_t got = unhex(planes->item[k].s, raw[k] + 1); /* + 1: data may be unaligned */
+        if (got != bytes[k])
+            fail_msg("case %u, %s: plane %u has %zu bytes, not %zu", i, name, k, bytes[k], got);
+        m.plane[k] = (input ? made[k] : raw[k]) + 1;
+        m.step[k] = (ptrdiff_t)got;
+    }
+    unhex(input ? input : gy_json_s(c, "values", ""), number);
+    count[input != NULL]++;
+    if (input) {
+        memcpy(x, number, (size_t)m.cols * sizeof *x);
+        codec->encode(&m, 0, x);
+        for (uint32_t k = 0; k < planes->n; k++) {
+            if (memcmp(raw[k] + 1, made[k] + 1, bytes[k]))
+                fail_msg("case %u, %s: other bytes in plane %u", i, name, k);
+        }
+    } else {
+        codec->decode(&m, 0, x);
+        if (!same_floats(x, number, m.cols)) fail_msg("case %u, %s: other values", i, name);
+    }
+}
+
+static void own_vectors(void **state) {
     (void)state;
     size_t n;
     uint8_t *text = slurp(data_path("codec/vectors.json"), &n);
     gy_json_doc doc = {0};
     gy_err err = {0};
+    int count[2] = {0};
     assert_ok(gy_json_parse(&doc, (char *)text, n, &err), err);
-    for (uint32_t i = 0; i < doc.root->n; i++) {
-        const gy_json *c = &doc.root->item[i], *planes = gy_json_get(c, "planes");
-        gy_rows m = {.c = cparm_of(c), .rows = 1, .cols = (int)gy_json_i(c, "cols", 0)};
-        m.global = (float)gy_json_f(c, "factor", 1);
-        const gy_codec *codec = &gy_codecs[m.c.kind];
-        size_t bytes[3];
-        char name[32];
-        gy_cparm_name(m.c, name);
-        if (!codec->fits(m.c, m.cols)) fail_msg("case %u, %s: does not fit", i, name);
-        codec->bytes(m.c, m.cols, bytes);
-        static uint8_t raw[3][4096], want[4096];
-        static float x[1024];
-        for (uint32_t k = 0; k < planes->n; k++) {
-            size_t got = unhex(planes->item[k].s, raw[k] + 1); /* + 1: data may be unaligned */
-            if (got != bytes[k])
-                fail_msg("case %u, %s: plane %u has %zu bytes, not %zu", i, name, k, bytes[k], got);
-            m.plane[k] = raw[k] + 1;
-            m.step[k] = (ptrdiff_t)got;
-        }
-        unhex(gy_json_s(c, "values", ""), want);
-        codec->decode(&m, 0, x);
-        if (!same_floats(x, want, m.cols)) fail_msg("case %u, %s: other values", i, name);
-    }
-    printf("own vectors: %u cases\n", doc.root->n);
+    for (uint32_t i = 0; i < doc.root->n; i++) own_case(&doc.root->item[i], i, count);
+    printf("own vectors: %d decoded, %d encoded\n", count[0], count[1]);
     gy_json_free(&doc);
     free(text);
 }
@@ -289,8 +304,10 @@ static void refuses_what_does_not_fit(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decode_own_vectors),         cmocka_unit_test(encode_reads_its_own_row),
-        cmocka_unit_test(encode_then_decode_is_near), cmocka_unit_test(encode_hard_values),
+        cmocka_unit_test(own_vectors),
+        cmocka_unit_test(encode_reads_its_own_row),
+        cmocka_unit_test(encode_then_decode_is_near),
+        cmocka_unit_test(encode_hard_values),
         cmocka_unit_test(refuses_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
