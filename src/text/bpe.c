@@ -39,56 +39,48 @@ static uint32_t char_last(const char *s, size_t n) {
     return c;
 }
 
-static gy_rc joint_new(gy_bpe *m, gy_err *err) {
+gy_rc gy_bpe_joint_new(gy_bpe *m, gy_err *err) {
     m->joint = gy_alloc(GY_BPE_JOINT_BITS / 8);
     return m->joint ? GY_OK : gy_tok_oom(err);
 }
 
-static void joint_add_merge(gy_bpe *m, const gy_vocab *v, const gy_bpe_pair *p) {
-    size_t na = 0, nb = 0;
-    const char *a = gy_vocab_name(v, (int32_t)p->a, &na), *b = gy_vocab_name(v, (int32_t)p->b, &nb);
-    if (!na || !nb) return;
+void gy_bpe_joint(gy_bpe *m, const char *a, size_t na, int32_t id_a, const char *b, size_t nb,
+                  int32_t id_b) {
+    if (!m->joint || !na || !nb) return;
     bool odd = gy_tok_byte_name(a, na) >= 0 || gy_tok_byte_name(b, nb) >= 0;
-    if (odd || (int32_t)p->a == m->unk || (int32_t)p->b == m->unk) m->foreign = true;
+    if (odd || id_a == m->unk || id_b == m->unk) m->foreign = true;
     uint32_t first;
     gy_utf8_get(b, nb, &first);
     joint_set(m, char_last(a, na), first);
 }
 
-gy_rc gy_bpe_pairs(gy_bpe *m, const gy_vocab *v, const gy_bpe_pair *merge, size_t n, gy_err *err) {
+gy_rc gy_bpe_pairs(gy_bpe *m, const gy_bpe_pair *merge, size_t n, gy_err *err) {
     uint32_t size = gy_tok_table_size(n);
     m->pair = gy_alloc_n(size, sizeof *m->pair);
     if (!m->pair) return gy_tok_oom(err);
     m->pair_mask = size - 1;
-    for (uint32_t i = 0; i < size; i++) m->pair[i].a = UINT32_MAX;
     for (size_t k = 0; k < n; k++) {
         if (k + 16 < n) {
-            __builtin_prefetch(&m->pair[pair_hash(merge[k + 16].a, merge[k + 16].b) & m->pair_mask],
-                               1);
+            uint32_t ahead = pair_hash(merge[k + 16].a, merge[k + 16].b);
+            __builtin_prefetch(&m->pair[ahead & m->pair_mask], 1);
         }
         int probes = 0;
-        uint32_t i = pair_hash(merge[k].a, merge[k].b) & m->pair_mask;
-        while (m->pair[i].a != UINT32_MAX &&
-               (m->pair[i].a != merge[k].a || m->pair[i].b != merge[k].b)) {
+        uint32_t a = merge[k].a + 1, b = merge[k].b, i = pair_hash(merge[k].a, b) & m->pair_mask;
+        while (m->pair[i].a && (m->pair[i].a != a || m->pair[i].b != b)) {
             if (++probes > 4096)
                 return gy_fail(err, GY_ELIMIT, "tokenizer: merges: too many pairs with one hash");
             i = (i + 1) & m->pair_mask;
         }
-        m->pair[i] = merge[k];
-        m->pair[i].rank = (uint32_t)k;
+        m->pair[i] = (gy_bpe_pair){a, b, (uint32_t)k, merge[k].id};
     }
-    if (!m->byte_fallback)
-        return GY_OK; /* joint serves only pieces that are cut, see gy_bpe_ready */
-    gy_rc rc = joint_new(m, err);
-    for (size_t k = 0; !rc && k < n; k++) joint_add_merge(m, v, &merge[k]);
-    return rc;
+    return GY_OK;
 }
 
 gy_rc gy_bpe_scores(gy_bpe *m, const gy_vocab *v, const float *score, const bool *usable,
                     gy_err *err) {
     m->key = gy_alloc_n((size_t)v->n + 1, sizeof *m->key);
     if (!m->key) return gy_tok_oom(err);
-    gy_rc rc = joint_new(m, err);
+    gy_rc rc = gy_bpe_joint_new(m, err);
     for (int i = 0; !rc && i < v->n; i++) {
         size_t n = 0;
         const char *s = gy_vocab_name(v, i, &n);
@@ -243,8 +235,8 @@ static bool pair_find(const gy_bpe *m, const gy_vocab *v, const char *s, const g
     if (l->id < 0 || r->id < 0 || !m->pair) return false;
     for (uint32_t i = pair_hash(a, b) & m->pair_mask;; i = (i + 1) & m->pair_mask) {
         const gy_bpe_pair *p = &m->pair[i];
-        if (p->a == UINT32_MAX) return false;
-        if (p->a == a && p->b == b) return step->rank = p->rank, step->id = p->id, true;
+        if (!p->a) return false;
+        if (p->a == a + 1 && p->b == b) return step->rank = p->rank, step->id = p->id, true;
     }
 }
 

@@ -121,9 +121,9 @@ static bool pairs_good(gy_bpe *m, const gy_vocab *v, const header *h, char *imag
     uint32_t n = (uint32_t)v->n;
     for (uint32_t i = 0; i <= m->pair_mask; i++) {
         const gy_bpe_pair *p = &m->pair[i];
-        bool none = p->a == UINT32_MAX;
+        bool none = !p->a;
         empty |= none;
-        good &= none || (p->a < n && p->b < n && (uint32_t)p->id < n);
+        good &= none || (p->a - 1 < n && p->b < n && (uint32_t)p->id < n);
     }
     return good && empty;
 }

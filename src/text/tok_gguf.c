@@ -187,7 +187,7 @@ static gy_rc bpe_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     if (!merge && !rc) rc = gy_tok_oom(err);
     for (int i = 0; !rc && i < f->n_merges; i++)
         rc = merge_read(&t->vocab, f->merge[i], &merge[i], err);
-    if (!rc) rc = gy_bpe_pairs(&t->bpe, &t->vocab, merge, (size_t)f->n_merges, err);
+    if (!rc) rc = gy_bpe_pairs(&t->bpe, merge, (size_t)f->n_merges, err);
     gy_free(merge);
     return rc ? rc : ends_set(t, f, f->bos, f->eos, row->bos, false, err);
 }
@@ -293,7 +293,7 @@ static gy_rc wordpiece_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
             t,
             "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
             "\"" MARK "\"},\"content\":\" "
-                      "\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,"
+            "\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,"
             "\"stop\":0}]}",
             err);
     }

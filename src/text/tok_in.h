@@ -185,7 +185,7 @@ gy_rc gy_tok_oom(gy_err *err); /* GY_ENOMEM */
 /* ---- BPE (bpe.c) ---- */
 
 typedef struct {
-    uint32_t a, b; /* ids; a is UINT32_MAX in an empty slot */
+    uint32_t a, b; /* ids; in the table a + 1, so that zeroed slots are empty */
     uint32_t rank;
     int32_t id; /* of the joined name */
 } gy_bpe_pair;
@@ -213,8 +213,11 @@ typedef struct {
 
 /* After pairs or keys and options are set: the tables that follow from them, and the cache of words. */
 gy_rc gy_bpe_ready(gy_bpe *m, const gy_vocab *v, gy_err *err);
-/* Builds the table of pairs from merge[n] in order of rank (rank is set here), and joint; the last of equal pairs wins. */
-gy_rc gy_bpe_pairs(gy_bpe *m, const gy_vocab *v, const gy_bpe_pair *merge, size_t n, gy_err *err);
+/* Builds the table of pairs from merge[n], in order of rank (rank is set here); the last of equal pairs wins. */
+gy_rc gy_bpe_pairs(gy_bpe *m, const gy_bpe_pair *merge, size_t n, gy_err *err);
+/* Notes in joint that a merge joins the names a[na] and b[nb]; does nothing for models whose pieces are not cut. */
+void gy_bpe_joint(gy_bpe *m, const char *a, size_t na, int32_t id_a, const char *b, size_t nb, int32_t id_b);
+gy_rc gy_bpe_joint_new(gy_bpe *m, gy_err *err);
 /* Builds key and joint from scores. usable[id] false: a name that text never gives. */
 gy_rc gy_bpe_scores(gy_bpe *m, const gy_vocab *v, const float *score, const bool *usable, gy_err *err);
 gy_rc gy_bpe_piece(const gy_bpe *m, const gy_vocab *v, const char *s, size_t n, bool bytes, gy_tok_work *w, gy_ids *out,
@@ -385,20 +388,22 @@ bool gy_tok_fallback(const gy_vocab *v, int32_t id[256]);
 /* ---- tokenizer.json in parts (tok_scan.c): the large arrays are read straight from the text ---- */
 
 typedef struct {
+    gy_name a, b; /* see tok_scan.c */
+} gy_tok_merge;
+typedef struct {
+    const char *text; /* the file's */
     gy_vocab_new names;
     double *score; /* [names.n] when vocab is a list of (name, score) */
-    bool scored;   /* vocab is such a list */
-    const char *vocab, *merges; /* the text of model.vocab and model.merges; NULL when absent */
-    size_t vocab_bytes, merges_bytes;
+    gy_tok_merge *merge; /* [merges] */
+    size_t merges;
+    gy_buf escaped;
+    bool vocab, scored, has_merges; /* model.vocab is there, is such a list; model.merges is there */
 } gy_tok_scan;
 
-/* Finds the parts of text[n]: vocab and merges are only located, the text of everything else goes to rest. */
+/* Reads vocab and merges; the text of everything else goes to rest. text must live as long as s. */
 gy_rc gy_tok_scan_open(gy_tok_scan *s, const char *text, size_t n, gy_buf *rest, gy_err *err);
-/* Reads the names into names. */
-gy_rc gy_tok_scan_vocab(gy_tok_scan *s, gy_err *err);
-/* The merges by ids, in order, in *merge (gy_free, also on failure); needs the finished vocabulary. prefix_bytes are cut off the right part when joined. */
-gy_rc gy_tok_scan_merges(const gy_tok_scan *s, const gy_vocab *v, size_t prefix_bytes, gy_bpe_pair **merge, size_t *n,
-                         gy_err *err);
+/* Gives the merges to m, whose options are set; needs the finished vocabulary. */
+gy_rc gy_tok_scan_merges(const gy_tok_scan *s, const gy_vocab *v, gy_bpe *m, gy_err *err);
 void gy_tok_scan_free(gy_tok_scan *s);
 
 /* ---- The compiled copy (tok_cache.c) ---- */

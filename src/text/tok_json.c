@@ -57,12 +57,9 @@ static gy_rc bpe_read(open_call *c) {
     gy_rc rc = text_member(c, "continuing_subword_prefix", &m->prefix, &m->prefix_bytes);
     if (!rc) rc = text_member(c, "end_of_word_suffix", &m->suffix, &m->suffix_bytes);
     if (rc || c->cached) return rc;
-    gy_bpe_pair *merge;
-    size_t n;
-    rc = gy_tok_scan_merges(&c->scan, &c->t->vocab, m->prefix_bytes, &merge, &n, c->err);
-    if (!rc) rc = gy_bpe_pairs(m, &c->t->vocab, merge, n, c->err);
-    gy_free(merge);
-    return rc;
+    /* Only models with byte fallback cut their pieces, see gy_bpe_ready. */
+    if (m->byte_fallback) rc = gy_bpe_joint_new(m, c->err);
+    return rc ? rc : gy_tok_scan_merges(&c->scan, &c->t->vocab, m, c->err);
 }
 
 static gy_rc unigram_read(open_call *c) {
@@ -104,7 +101,7 @@ static gy_rc wordlevel_read(open_call *c) {
 
 /* Old files do not say what their model is. */
 static const char *model_guess(open_call *c) {
-    if (c->scan.merges || (c->cached && c->t->bpe.pair)) return "BPE";
+    if (c->scan.has_merges || (c->cached && c->t->bpe.pair)) return "BPE";
     if (c->scan.scored || (c->cached && c->t->uni.score)) return "Unigram";
     return gy_json_get(c->model, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
 }
@@ -214,7 +211,6 @@ static gy_rc tables_read(open_call *c, gy_tok_source *source) {
         }
     }
     gy_rc rc = gy_tok_scan_open(&c->scan, c->text, c->n, &c->rest, c->err);
-    if (!rc) rc = gy_tok_scan_vocab(&c->scan, c->err);
     return rc ? rc : gy_vocab_build(&c->t->vocab, &c->scan.names, c->err);
 }
 

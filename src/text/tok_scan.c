@@ -18,8 +18,12 @@ static gy_rc bad(const cursor *c, const char *wanted) {
 }
 
 static void space_skip(cursor *c) {
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\r' || *c->at == '\t'))
-        c->at++;
+    const char *p = c->at;
+    while (p < c->end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) {
+        p++;
+        while (c->end - p >= 8 && gy_tok_load64(p) == 0x2020202020202020u) p += 8; /* indentation */
+    }
+    c->at = p;
 }
 
 /* Takes ch if it is next. */
@@ -78,27 +82,46 @@ static gy_rc utf8_check(cursor *c, const char *s, const char *end) {
     return GY_OK;
 }
 
+/* The first byte of s[.. end) that a string does not simply hold: a quote, a backslash or a control
+ * character. high gathers the top bits of what lies before. Eight bytes at a time: the lowest
+ * marked byte is always right (little-endian). */
+static const char *plain_end(const char *s, const char *end, uint64_t *high) {
+    static const uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
+    for (; end - s >= 8; s += 8) {
+        uint64_t x = gy_tok_load64(s), quote = x ^ ones * '"', slash = x ^ ones * '\\';
+        uint64_t hit =
+            (((quote - ones) & ~quote) | ((slash - ones) & ~slash) | ((x - ones * 0x20) & ~x)) &
+            tops;
+        if (hit) {
+            int k = __builtin_ctzll(hit) / 8;
+            *high |= k ? x << (64 - 8 * k) & tops : 0;
+            return s + k;
+        }
+        *high |= x & tops;
+    }
+    for (; s < end && *s != '"' && *s != '\\' && (uint8_t)*s >= 0x20; s++)
+        *high |= (uint8_t)*s & 0x80;
+    return s;
+}
+
 /* A string without escapes: *s, *n point into the text, and true; else the cursor stays behind the
  * opening quote. */
 static gy_rc plain_read(cursor *c, const char **s, size_t *n, bool *plain) {
     if (!take(c, '"')) return bad(c, "a string");
-    const char *p = c->at;
-    uint8_t high = 0;
-    while (p < c->end && *p != '"' && *p != '\\' && (uint8_t)*p >= 0x20) high |= (uint8_t)*p++;
-    *s = c->at, *n = (size_t)(p - c->at);
+    uint64_t high = 0;
+    const char *begin = c->at, *p = plain_end(begin, c->end, &high);
+    *s = begin, *n = (size_t)(p - begin);
     *plain = p < c->end && *p == '"';
     if (!*plain) return GY_OK;
-    const char *begin = c->at;
     c->at = p + 1;
-    if (!(high & 0x80)) return GY_OK;
-    return utf8_check(c, begin, p);
+    return high ? utf8_check(c, begin, p) : GY_OK;
 }
 
 /* The rest of a string that has escapes, appended to out; c is behind the opening quote. */
 static gy_rc rest_read(cursor *c, gy_buf *out) {
     for (;;) {
-        const char *p = c->at;
-        while (p < c->end && *p != '"' && *p != '\\' && (uint8_t)*p >= 0x20) p++;
+        uint64_t high = 0;
+        const char *p = plain_end(c->at, c->end, &high);
         gy_rc rc = utf8_check(c, c->at, p);
         if (rc) return rc;
         gy_buf_add(out, c->at, (size_t)(p - c->at));
@@ -157,83 +180,6 @@ static gy_rc value_skip(cursor *c) {
         if (!depth) return GY_OK;
     }
     return depth || c->at == start ? bad(c, "a value") : GY_OK;
-}
-
-/* ---- The parts ---- */
-
-/* The members of one object: copied to out, but for those that keep takes over. */
-typedef bool (*keep_fn)(gy_tok_scan *s, cursor *c, gy_buf *out, const char *key, gy_rc *rc);
-
-static gy_rc members_read(gy_tok_scan *s, cursor *c, gy_buf *out, keep_fn keep) {
-    if (!take(c, '{')) return bad(c, "an object");
-    gy_buf key = {0};
-    gy_rc rc = GY_OK;
-    bool first = true, any = false;
-    gy_buf_c(out, '{');
-    while (!rc && !take(c, '}')) {
-        if (!first && !take(c, ',')) rc = bad(c, "a comma or }");
-        first = false;
-        space_skip(c);
-        const char *key_at = c->at;
-        key.n = 0;
-        if (!rc) rc = string_read(c, &key);
-        size_t key_bytes = (size_t)(c->at - key_at);
-        if (!rc && !take(c, ':')) rc = bad(c, "a colon");
-        if (rc) break;
-        size_t mark = out->n;
-        if (any) gy_buf_c(out, ',');
-        gy_buf_add(out, key_at, key_bytes);
-        gy_buf_c(out, ':');
-        if (keep(s, c, out, key.p ? key.p : "", &rc)) {
-            if (out->n > mark && out->p[out->n - 1] == ':') {
-                out->n = mark;
-                continue;
-            }
-        } else {
-            space_skip(c);
-            const char *value = c->at;
-            rc = value_skip(c);
-            gy_buf_add(out, value, (size_t)(c->at - value));
-        }
-        any = true;
-    }
-    gy_buf_c(out, '}');
-    gy_buf_free(&key);
-    return rc;
-}
-
-static bool model_keep(gy_tok_scan *s, cursor *c, gy_buf *out, const char *key, gy_rc *rc) {
-    (void)out;
-    bool vocab = !strcmp(key, "vocab");
-    if (!vocab && strcmp(key, "merges")) return false;
-    space_skip(c);
-    const char *start = c->at, **at = vocab ? &s->vocab : &s->merges;
-    if (*at) {
-        *rc = gy_fail(c->err, GY_EFORMAT, "tokenizer.json: model.%s is there twice", key);
-        return true;
-    }
-    *rc = value_skip(c);
-    *at = start;
-    *(vocab ? &s->vocab_bytes : &s->merges_bytes) = (size_t)(c->at - start);
-    return true;
-}
-
-static bool top_keep(gy_tok_scan *s, cursor *c, gy_buf *out, const char *key, gy_rc *rc) {
-    if (strcmp(key, "model")) return false;
-    space_skip(c);
-    if (c->at == c->end || *c->at != '{') return false;
-    *rc = members_read(s, c, out, model_keep);
-    return true;
-}
-
-gy_rc gy_tok_scan_open(gy_tok_scan *s, const char *text, size_t n, gy_buf *rest, gy_err *err) {
-    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3;
-    cursor c = {text, text + n, text, err};
-    gy_rc rc = members_read(s, &c, rest, top_keep);
-    space_skip(&c);
-    if (!rc && c.at != c.end) rc = bad(&c, "the end of the file");
-    if (!rc && rest->oom) rc = gy_tok_oom(err);
-    return rc;
 }
 
 /* ---- model.vocab ---- */
@@ -320,157 +266,250 @@ static gy_rc scores_read(gy_tok_scan *s, cursor *c) {
     return GY_OK;
 }
 
-gy_rc gy_tok_scan_vocab(gy_tok_scan *s, gy_err *err) {
-    if (!s->vocab) return gy_fail(err, GY_EFORMAT, "tokenizer.json: model.vocab is missing");
-    cursor c = {s->vocab, s->vocab + s->vocab_bytes, s->vocab, err};
-    /* A name and its id take about 24 bytes of an indented file. */
-    if (!gy_buf_need(&s->names.text, s->vocab_bytes / 4 + 1)) return gy_tok_oom(err);
-    gy_rc rc = take(&c, '{')   ? names_read(s, &c)
-               : take(&c, '[') ? scores_read(s, &c)
-                               : bad(&c, "an object or a list");
-    return rc ? gy_fail_in(err, "model.vocab") : GY_OK;
+static gy_rc vocab_read(gy_tok_scan *s, cursor *c) {
+    /* A name and its id take some 24 bytes of an indented file, and merges more than the rest of
+     * it. */
+    if (!gy_buf_need(&s->names.text, (size_t)(c->end - c->at) / 16 + 1)) return gy_tok_oom(c->err);
+    s->vocab = true;
+    return take(c, '{')   ? names_read(s, c)
+           : take(c, '[') ? scores_read(s, c)
+                          : bad(c, "an object or a list");
 }
 
 /* ---- model.merges ---- */
 
-/* Merges are looked up a batch at a time, so that the memory a lookup needs is already on its way.
+/* One part of a merge: where it is in the file, or in escaped when it had escapes (top bit of n).
  */
+#define ESCAPED 0x80000000u
+
+static gy_rc part_read(gy_tok_scan *s, cursor *c, gy_name *part) {
+    const char *p;
+    size_t n;
+    bool plain;
+    gy_rc rc = plain_read(c, &p, &n, &plain);
+    if (rc) return rc;
+    if (plain) {
+        *part = (gy_name){(uint32_t)(p - c->start), (uint32_t)n};
+    } else {
+        size_t at = s->escaped.n;
+        rc = rest_read(c, &s->escaped);
+        if (rc) return rc;
+        if (s->escaped.oom) return gy_tok_oom(c->err);
+        n = s->escaped.n - at;
+        *part = (gy_name){(uint32_t)at, (uint32_t)n | ESCAPED};
+    }
+    return n <= GY_TOK_MAX_NAME
+               ? GY_OK
+               : gy_fail(c->err, GY_ELIMIT, "tokenizer.json: model.merges: a name is over 1 MiB");
+}
+
+static const char *part_text(const gy_tok_scan *s, const gy_name *part, size_t *n) {
+    *n = part->n & ~ESCAPED;
+    return part->n & ESCAPED ? (s->escaped.p ? s->escaped.p : "") + part->at : s->text + part->at;
+}
+
+/* ["a","b"] or "a b" */
+static gy_rc merge_read(gy_tok_scan *s, cursor *c, gy_tok_merge *m) {
+    gy_rc rc;
+    if (take(c, '[')) {
+        rc = part_read(s, c, &m->a);
+        if (rc) return rc;
+        if (!take(c, ',')) return bad(c, "a comma");
+        rc = part_read(s, c, &m->b);
+        return rc || take(c, ']') ? rc : bad(c, "]");
+    }
+    rc = part_read(s, c, &m->a);
+    if (rc) return rc;
+    size_t n;
+    const char *p = part_text(s, &m->a, &n), *space = memchr(p, ' ', n);
+    if (!space || memchr(space + 1, ' ', n - (size_t)(space + 1 - p)))
+        return bad(c, "a merge of two parts");
+    uint32_t left = (uint32_t)(space - p), escaped = m->a.n & ESCAPED;
+    m->b = (gy_name){m->a.at + left + 1, ((uint32_t)n - left - 1) | escaped};
+    m->a.n = left | escaped;
+    return GY_OK;
+}
+
+static gy_rc merges_read(gy_tok_scan *s, cursor *c) {
+    size_t cap = 0;
+    s->has_merges = true;
+    if (!take(c, '[')) return bad(c, "a list");
+    for (bool first = true; !take(c, ']'); first = false) {
+        if (!first && !take(c, ',')) return bad(c, "a comma or ]");
+        if (s->merges == cap) {
+            cap = cap ? cap * 2 : 4096;
+            gy_tok_merge *m = gy_realloc(s->merge, cap * sizeof *m);
+            if (!m) return gy_tok_oom(c->err);
+            s->merge = m;
+        }
+        gy_rc rc = merge_read(s, c, &s->merge[s->merges]);
+        if (rc) return rc;
+        s->merges++;
+    }
+    return GY_OK;
+}
+
+/* Merges are looked up a batch at a time and in stages, so that the memory that a stage needs is on
+ * its way since the one before: slot, then name, then text. */
 enum { BATCH = 32 };
 typedef struct {
     const char *s;
     size_t n;
     uint32_t hash;
-    int32_t id;
 } word;
 typedef struct {
-    word a, b, joined;
-} merge;
-typedef struct {
-    merge m[BATCH];
-    int n;
-    gy_buf copy[2 * BATCH]; /* decoded strings that have escapes */
+    word w[3 * BATCH]; /* left parts, right parts, joined names */
+    int32_t id[3 * BATCH];
     gy_buf joined;
 } batch;
 
-static void word_prefetch(const gy_vocab *v, word *w) {
-    w->hash = gy_tok_hash(w->s, w->n);
-    __builtin_prefetch(&v->slot[w->hash & v->mask]);
+static void words_find(const gy_vocab *v, batch *b, int from, int to) {
+    for (int i = from; i < to; i++) {
+        b->w[i].hash = gy_tok_hash(b->w[i].s, b->w[i].n);
+        __builtin_prefetch(&v->slot[b->w[i].hash & v->mask]);
+    }
+    for (int i = from; i < to; i++) {
+        int32_t id = v->slot[b->w[i].hash & v->mask].id;
+        if (id >= 0) __builtin_prefetch(&v->name[id]);
+    }
+    for (int i = from; i < to; i++) {
+        int32_t id = v->slot[b->w[i].hash & v->mask].id;
+        if (id >= 0 && v->name[id].at != GY_NAME_NONE) __builtin_prefetch(v->text + v->name[id].at);
+    }
+    for (int i = from; i < to; i++)
+        b->id[i] = gy_vocab_find_hash(v, b->w[i].s, b->w[i].n, b->w[i].hash);
 }
 
-static gy_rc batch_resolve(const gy_vocab *v, batch *b, size_t prefix_bytes, gy_bpe_pair *out,
-                           gy_err *err) {
-    char q[64], r[64];
+static gy_rc joined_make(batch *b, int n, size_t prefix_bytes, gy_err *err) {
     size_t at[BATCH];
-    for (int i = 0; i < b->n; i++) {
-        merge *m = &b->m[i];
-        m->a.id = gy_vocab_find_hash(v, m->a.s, m->a.n, m->a.hash);
-        m->b.id = gy_vocab_find_hash(v, m->b.s, m->b.n, m->b.hash);
-    }
     b->joined.n = 0;
-    for (int i = 0; i < b->n; i++) {
-        merge *m = &b->m[i];
-        size_t cut = m->b.n < prefix_bytes ? m->b.n : prefix_bytes;
+    for (int i = 0; i < n; i++) {
+        const word *l = &b->w[i], *r = &b->w[n + i];
+        size_t cut = r->n < prefix_bytes ? r->n : prefix_bytes;
         at[i] = b->joined.n;
-        gy_buf_add(&b->joined, m->a.s, m->a.n);
-        gy_buf_add(&b->joined, m->b.s + cut, m->b.n - cut);
-        m->joined.n = b->joined.n - at[i];
+        gy_buf_add(&b->joined, l->s, l->n);
+        gy_buf_add(&b->joined, r->s + cut, r->n - cut);
+        b->w[2 * n + i].n = b->joined.n - at[i];
     }
     if (b->joined.oom) return gy_tok_oom(err);
-    for (int i = 0; i < b->n; i++) {
-        b->m[i].joined.s = b->joined.p + at[i];
-        word_prefetch(v, &b->m[i].joined);
+    for (int i = 0; i < n; i++) b->w[2 * n + i].s = (b->joined.p ? b->joined.p : "") + at[i];
+    return GY_OK;
+}
+
+static gy_rc batch_find(const gy_tok_scan *s, const gy_vocab *v, gy_bpe *m, batch *b,
+                        const gy_tok_merge *merge, int n, gy_bpe_pair *out, gy_err *err) {
+    for (int i = 0; i < n; i++) {
+        b->w[i].s = part_text(s, &merge[i].a, &b->w[i].n);
+        b->w[n + i].s = part_text(s, &merge[i].b, &b->w[n + i].n);
     }
-    for (int i = 0; i < b->n; i++) {
-        merge *m = &b->m[i];
-        int32_t id = gy_vocab_find_hash(v, m->joined.s, m->joined.n, m->joined.hash);
-        if (m->a.id < 0 || m->b.id < 0 || id < 0) {
+    gy_rc rc = joined_make(b, n, m->prefix_bytes, err);
+    if (rc) return rc;
+    words_find(v, b, 0, 3 * n);
+    for (int i = 0; i < n; i++) {
+        const word *l = &b->w[i], *r = &b->w[n + i];
+        if (b->id[i] < 0 || b->id[n + i] < 0 || b->id[2 * n + i] < 0) {
+            char q[64], t[64];
             return gy_fail(
                 err, GY_EFORMAT,
                 "tokenizer.json: model.merges: \"%s\" and \"%s\" do not join two names to a third",
-                gy_err_quote(q, m->a.s, m->a.n), gy_err_quote(r, m->b.s, m->b.n));
+                gy_err_quote(q, l->s, l->n), gy_err_quote(t, r->s, r->n));
         }
-        out[i] = (gy_bpe_pair){(uint32_t)m->a.id, (uint32_t)m->b.id, 0, id};
-    }
-    b->n = 0;
-    return GY_OK;
-}
-
-static gy_rc word_read(cursor *c, word *w, gy_buf *copy) {
-    bool plain;
-    gy_rc rc = plain_read(c, &w->s, &w->n, &plain);
-    if (rc || plain) return rc;
-    copy->n = 0;
-    rc = rest_read(c, copy);
-    if (rc) return rc;
-    if (copy->oom) return gy_tok_oom(c->err);
-    w->s = copy->p ? copy->p : "", w->n = copy->n;
-    return GY_OK;
-}
-
-/* ["a","b"] or "a b" */
-static gy_rc merge_read(cursor *c, const gy_vocab *v, batch *b) {
-    merge *m = &b->m[b->n];
-    gy_rc rc;
-    if (take(c, '[')) {
-        rc = word_read(c, &m->a, &b->copy[2 * b->n]);
-        if (rc) return rc;
-        if (!take(c, ',')) return bad(c, "a comma");
-        rc = word_read(c, &m->b, &b->copy[2 * b->n + 1]);
-        if (rc) return rc;
-        if (!take(c, ']')) return bad(c, "]");
-    } else {
-        word w;
-        rc = word_read(c, &w, &b->copy[2 * b->n]);
-        if (rc) return rc;
-        const char *space = memchr(w.s, ' ', w.n);
-        if (!space || memchr(space + 1, ' ', w.n - (size_t)(space + 1 - w.s)))
-            return bad(c, "a merge of two parts");
-        m->a.s = w.s, m->a.n = (size_t)(space - w.s);
-        m->b.s = space + 1, m->b.n = w.n - m->a.n - 1;
-    }
-    word_prefetch(v, &m->a);
-    word_prefetch(v, &m->b);
-    b->n++;
-    return GY_OK;
-}
-
-static gy_rc merges_read(cursor *c, const gy_vocab *v, batch *b, size_t prefix_bytes,
-                         gy_bpe_pair **merge, size_t *n) {
-    size_t cap = 0;
-    if (!take(c, '[')) return bad(c, "a list");
-    bool end = take(c, ']');
-    for (bool first = true; !end || b->n; first = false) {
-        if (*n + BATCH > cap) {
-            cap = cap ? cap * 2 : 4096;
-            gy_bpe_pair *p = gy_realloc(*merge, cap * sizeof *p);
-            if (!p) return gy_tok_oom(c->err);
-            *merge = p;
-        }
-        while (!end && b->n < BATCH) {
-            if ((!first || b->n) && !take(c, ',')) return bad(c, "a comma or ]");
-            gy_rc rc = merge_read(c, v, b);
-            if (rc) return rc;
-            end = take(c, ']');
-        }
-        int k = b->n;
-        gy_rc rc = batch_resolve(v, b, prefix_bytes, *merge + *n, c->err);
-        if (rc) return rc;
-        *n += (size_t)k;
+        out[i] = (gy_bpe_pair){(uint32_t)b->id[i], (uint32_t)b->id[n + i], 0, b->id[2 * n + i]};
+        gy_bpe_joint(m, l->s, l->n, b->id[i], r->s, r->n, b->id[n + i]);
     }
     return GY_OK;
 }
 
-gy_rc gy_tok_scan_merges(const gy_tok_scan *s, const gy_vocab *v, size_t prefix_bytes,
-                         gy_bpe_pair **merge, size_t *n, gy_err *err) {
-    *merge = NULL, *n = 0;
-    if (!s->merges) return gy_fail(err, GY_EFORMAT, "tokenizer.json: model.merges is missing");
+gy_rc gy_tok_scan_merges(const gy_tok_scan *s, const gy_vocab *v, gy_bpe *m, gy_err *err) {
+    if (!s->has_merges) return gy_fail(err, GY_EFORMAT, "tokenizer.json: model.merges is missing");
+    gy_bpe_pair *pair = gy_alloc_n(s->merges + 1, sizeof *pair);
     batch *b = gy_alloc(sizeof *b);
-    if (!b) return gy_tok_oom(err);
-    cursor c = {s->merges, s->merges + s->merges_bytes, s->merges, err};
-    gy_rc rc = merges_read(&c, v, b, prefix_bytes, merge, n);
-    for (int i = 0; i < 2 * BATCH; i++) gy_buf_free(&b->copy[i]);
-    gy_buf_free(&b->joined);
+    gy_rc rc = pair && b ? GY_OK : gy_tok_oom(err);
+    for (size_t i = 0; !rc && i < s->merges; i += BATCH) {
+        int n = s->merges - i < BATCH ? (int)(s->merges - i) : BATCH;
+        rc = batch_find(s, v, m, b, &s->merge[i], n, pair + i, err);
+    }
+    if (!rc) rc = gy_bpe_pairs(m, pair, s->merges, err);
+    if (b) gy_buf_free(&b->joined);
     gy_free(b);
+    gy_free(pair);
+    return rc;
+}
+
+/* ---- The parts ---- */
+
+/* The members of one object: copied to out, but for those that keep takes over. */
+typedef bool (*keep_fn)(gy_tok_scan *s, cursor *c, gy_buf *out, const char *key, gy_rc *rc);
+
+static gy_rc members_read(gy_tok_scan *s, cursor *c, gy_buf *out, keep_fn keep) {
+    if (!take(c, '{')) return bad(c, "an object");
+    gy_buf key = {0};
+    gy_rc rc = GY_OK;
+    bool first = true, any = false;
+    gy_buf_c(out, '{');
+    while (!rc && !take(c, '}')) {
+        if (!first && !take(c, ',')) rc = bad(c, "a comma or }");
+        first = false;
+        space_skip(c);
+        const char *key_at = c->at;
+        key.n = 0;
+        if (!rc) rc = string_read(c, &key);
+        size_t key_bytes = (size_t)(c->at - key_at);
+        if (!rc && !take(c, ':')) rc = bad(c, "a colon");
+        if (rc) break;
+        size_t mark = out->n;
+        if (any) gy_buf_c(out, ',');
+        gy_buf_add(out, key_at, key_bytes);
+        gy_buf_c(out, ':');
+        if (keep(s, c, out, key.p ? key.p : "", &rc)) {
+            if (out->n > mark && out->p[out->n - 1] == ':') {
+                out->n = mark;
+                continue;
+            }
+        } else {
+            space_skip(c);
+            const char *value = c->at;
+            rc = value_skip(c);
+            gy_buf_add(out, value, (size_t)(c->at - value));
+        }
+        any = true;
+    }
+    gy_buf_c(out, '}');
+    gy_buf_free(&key);
+    return rc;
+}
+
+static bool model_keep(gy_tok_scan *s, cursor *c, gy_buf *out, const char *key, gy_rc *rc) {
+    (void)out;
+    bool vocab = !strcmp(key, "vocab");
+    if (!vocab && strcmp(key, "merges")) return false;
+    if (vocab ? s->vocab : s->has_merges) {
+        *rc = gy_fail(c->err, GY_EFORMAT, "tokenizer.json: model.%s is there twice", key);
+    } else {
+        *rc = vocab ? vocab_read(s, c) : merges_read(s, c);
+    }
+    return true;
+}
+
+static bool top_keep(gy_tok_scan *s, cursor *c, gy_buf *out, const char *key, gy_rc *rc) {
+    if (strcmp(key, "model")) return false;
+    space_skip(c);
+    if (c->at == c->end || *c->at != '{') return false;
+    *rc = members_read(s, c, out, model_keep);
+    return true;
+}
+
+gy_rc gy_tok_scan_open(gy_tok_scan *s, const char *text, size_t n, gy_buf *rest, gy_err *err) {
+    if (n >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) text += 3, n -= 3;
+    if (n > UINT32_MAX / 2)
+        return gy_fail(err, GY_ELIMIT, "tokenizer.json: %zu bytes, at most 2 GiB", n);
+    cursor c = {text, text + n, text, err};
+    s->text = text;
+    gy_rc rc = members_read(s, &c, rest, top_keep);
+    space_skip(&c);
+    if (!rc && c.at != c.end) rc = bad(&c, "the end of the file");
+    if (!rc && rest->oom) rc = gy_tok_oom(err);
+    if (!rc && !s->vocab) rc = gy_fail(err, GY_EFORMAT, "tokenizer.json: model.vocab is missing");
     return rc;
 }
 
@@ -478,5 +517,7 @@ void gy_tok_scan_free(gy_tok_scan *s) {
     gy_buf_free(&s->names.text);
     gy_free(s->names.entry);
     gy_free(s->score);
+    gy_free(s->merge);
+    gy_buf_free(&s->escaped);
     *s = (gy_tok_scan){0};
 }
