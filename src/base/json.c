@@ -31,7 +31,7 @@ typedef struct {
     gy_rc rc;
 } parser;
 
-enum { MAX_DEPTH = 512, SMALL_OBJECT = 16 };
+enum { MAX_DEPTH = 512, SMALL_OBJECT = 16, BLOCK = 32 };
 
 static bool fail_at(parser *ps, const char *at, const char *what) {
     int line = 1, column = 1;
@@ -50,9 +50,15 @@ static bool fail_oom(parser *ps) {
     return false;
 }
 
+/* Indented files are half spaces: runs of them are skipped by eight. */
 static inline void skip_space(parser *ps) {
-    const char *p = ps->p;
-    while (p < ps->end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) p++;
+    const char *p = ps->p, *end = ps->end;
+    for (;;) {
+        uint64_t v;
+        while (end - p >= 8 && (memcpy(&v, p, 8), v == 0x2020202020202020)) p += 8;
+        if (p == end || (*p != ' ' && *p != '\n' && *p != '\r' && *p != '\t')) break;
+        p++;
+    }
     ps->p = p;
 }
 
@@ -191,23 +197,30 @@ static bool read_number(parser *ps, gy_json *v) {
 
 /* ---- containers ---- */
 
-static bool push_value(parser *ps, const gy_json *v) {
+/* Kept apart so that the pushes are a few instructions where they are used. */
+static bool __attribute__((noinline)) grow(parser *ps, void **stack, size_t *cap, size_t bytes) {
+    size_t want = *cap ? *cap * 2 : 256;
+    void *p = gy_realloc(*stack, want * bytes);
+    if (!p) return fail_oom(ps);
+    *stack = p, *cap = want;
+    return true;
+}
+
+static inline bool push_value(parser *ps, const gy_json *v) {
+    void *stack = ps->val;
     if (ps->vals == ps->val_cap) {
-        size_t cap = ps->val_cap ? ps->val_cap * 2 : 256;
-        gy_json *p = gy_realloc(ps->val, cap * sizeof *p);
-        if (!p) return fail_oom(ps);
-        ps->val = p, ps->val_cap = cap;
+        if (!grow(ps, &stack, &ps->val_cap, sizeof *v)) return false;
+        ps->val = stack;
     }
     ps->val[ps->vals++] = *v;
     return true;
 }
 
-static bool push_key(parser *ps, gy_json_key key) {
+static inline bool push_key(parser *ps, gy_json_key key) {
+    void *stack = ps->key;
     if (ps->keys == ps->key_cap) {
-        size_t cap = ps->key_cap ? ps->key_cap * 2 : 128;
-        gy_json_key *p = gy_realloc(ps->key, cap * sizeof *p);
-        if (!p) return fail_oom(ps);
-        ps->key = p, ps->key_cap = cap;
+        if (!grow(ps, &stack, &ps->key_cap, sizeof key)) return false;
+        ps->key = stack;
     }
     ps->key[ps->keys++] = key;
     return true;
@@ -227,27 +240,43 @@ static uint64_t process_seed(void) {
 }
 
 /* Merges duplicate keys among key[n] and val[n]: the last value moves to the first key's place.
- * Returns the members left, or -1 when memory is out; *twice is a key that was merged. slot holds
- * indices + 1. */
+ * Returns the members left, or -1 when memory is out; *twice is a key that was merged. A slot holds
+ * half a hash and the index + 1, so that most keys that meet in the table are told apart without a
+ * look at their text. */
 static int64_t merge_duplicates(gy_json_key *key, gy_json *val, uint32_t n, gy_json_key *twice) {
-    uint32_t kept = 0, small[SMALL_OBJECT * 2] = {0}, *slot = small, mask = SMALL_OBJECT * 2 - 1;
-    uint64_t seed = process_seed();
+    typedef struct {
+        uint32_t hash, index;
+    } slot;
+    slot small[SMALL_OBJECT * 2] = {0}, *table = small;
+    uint32_t kept = 0, mask = SMALL_OBJECT * 2 - 1;
+    uint64_t seed = process_seed(), hash[BLOCK];
     if (n > SMALL_OBJECT) {
-        while (mask < (uint64_t)n * 2 && mask < UINT32_MAX / 2) mask = mask * 2 + 1;
-        slot = gy_alloc_n((size_t)mask + 1, sizeof *slot);
-        if (!slot) return -1;
+        while (mask < (uint64_t)n * 3 / 2 && mask < UINT32_MAX / 2) mask = mask * 2 + 1;
+        table = gy_alloc_aligned(((size_t)mask + 1) * sizeof *table);
+        if (!table) return -1;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t at = (uint32_t)gy_hash64(key[i].s, key[i].n, seed) & mask;
-        while (slot[at] && !same_key(key[slot[at] - 1], key[i])) at = (at + 1) & mask;
-        if (slot[at]) {
-            val[slot[at] - 1] = val[i], *twice = key[i];
+        /* Slots lie all over a table larger than the near caches: fetch those of a block of keys at
+         * once. */
+        if (i % BLOCK == 0) {
+            for (uint32_t k = i; k < n && k < i + BLOCK; k++) {
+                hash[k % BLOCK] = gy_hash64(key[k].s, key[k].n, seed);
+                __builtin_prefetch(&table[(uint32_t)hash[k % BLOCK] & mask], 1);
+            }
+        }
+        uint64_t h = hash[i % BLOCK];
+        uint32_t at = (uint32_t)h & mask, tag = (uint32_t)(h >> 32);
+        while (table[at].index &&
+               (table[at].hash != tag || !same_key(key[table[at].index - 1], key[i])))
+            at = (at + 1) & mask;
+        if (table[at].index) {
+            val[table[at].index - 1] = val[i], *twice = key[i];
         } else {
             key[kept] = key[i], val[kept] = val[i];
-            slot[at] = ++kept;
+            table[at] = (slot){tag, ++kept};
         }
     }
-    if (slot != small) gy_free(slot);
+    if (table != small) gy_free(table);
     return kept;
 }
 
