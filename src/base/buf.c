@@ -26,7 +26,9 @@ void gy_buf_add(gy_buf *b, const void *s, size_t n) {
     b->p[b->n] = 0;
 }
 
-void gy_buf_puts(gy_buf *b, const char *s) { gy_buf_add(b, s, strlen(s)); }
+void gy_buf_puts(gy_buf *b, const char *s) {
+    gy_buf_add(b, s, strlen(s));
+}
 
 void gy_buf_printf(gy_buf *b, const char *fmt, ...) {
     va_list ap;
@@ -57,11 +59,20 @@ void gy_buf_json(gy_buf *b, const char *s, size_t n) {
             continue;
         }
         i++;
-        const char *two = c == '"' ? "\\\"" : c == '\\' ? "\\\\" : c == '\n' ? "\\n" : c == '\r' ? "\\r"
-                        : c == '\t' ? "\\t" : c == '\b' ? "\\b" : c == '\f' ? "\\f" : NULL;
-        if (two) gy_buf_add(b, two, 2);
-        else if (c < 0x20) gy_buf_add(b, (char[6]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
-        else gy_buf_c(b, (char)c);
+        const char *two = c == '"'    ? "\\\""
+                          : c == '\\' ? "\\\\"
+                          : c == '\n' ? "\\n"
+                          : c == '\r' ? "\\r"
+                          : c == '\t' ? "\\t"
+                          : c == '\b' ? "\\b"
+                          : c == '\f' ? "\\f"
+                                      : NULL;
+        if (two)
+            gy_buf_add(b, two, 2);
+        else if (c < 0x20)
+            gy_buf_add(b, (char[6]){'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]}, 6);
+        else
+            gy_buf_c(b, (char)c);
     }
     gy_buf_c(b, '"');
 }

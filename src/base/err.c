@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const rc_names[] = {"ok",    "io",     "format", "unsupported", "memory",   "limit",
-                                       "cancel", "device", "argument", "not-found",   "integrity"};
+static const char *const rc_names[] = {"ok",       "io",        "format",   "unsupported",
+                                       "memory",   "limit",     "cancel",   "device",
+                                       "argument", "not-found", "integrity"};
 
 const char *gy_rc_name(gy_rc rc) {
     return (unsigned)rc < sizeof rc_names / sizeof *rc_names ? rc_names[rc] : "unknown";

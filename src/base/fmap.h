@@ -1,14 +1,17 @@
 /* base/fmap - a file mapped for reading.
  *
- * The mapping is private and read-only; nothing is read before it is touched. A file that shrinks while mapped kills
- * a process that touches the lost part, as with every mmap; a file of 0 bytes is a valid empty map.
- * Owner: the caller, until gy_fmap_close. Thread: constant after opening. */
+ * The mapping is private and read-only; nothing is read before it is touched. A file that shrinks
+ * while mapped kills a process that touches the lost part, as with every mmap; a file of 0 bytes is
+ * a valid empty map. Owner: the caller, until gy_fmap_close. Thread: constant after opening. */
 #ifndef GY_BASE_FMAP_H
 #define GY_BASE_FMAP_H
 
 #include "base/err.h"
 
-typedef struct { const uint8_t *data; size_t bytes; } gy_fmap;
+typedef struct {
+    const uint8_t *data;
+    size_t bytes;
+} gy_fmap;
 
 gy_rc gy_fmap_open(gy_fmap *map, const char *path, gy_err *err);
 void gy_fmap_close(gy_fmap *map);

@@ -21,18 +21,28 @@ static bool may_alloc(void) {
     return n != atomic_load(&fail_at);
 }
 
-void gy_alloc_fail_at(long nth) { atomic_store(&fail_at, nth ? atomic_load(&alloc_count) + nth : 0); }
-long gy_alloc_count(void) { return atomic_load(&alloc_count); }
-void gy_alloc_forbid(int on) { forbidden += on ? 1 : -1; }
+void gy_alloc_fail_at(long nth) {
+    atomic_store(&fail_at, nth ? atomic_load(&alloc_count) + nth : 0);
+}
+long gy_alloc_count(void) {
+    return atomic_load(&alloc_count);
+}
+void gy_alloc_forbid(int on) {
+    forbidden += on ? 1 : -1;
+}
 
-void *gy_alloc(size_t bytes) { return may_alloc() ? calloc(1, bytes ? bytes : 1) : NULL; }
+void *gy_alloc(size_t bytes) {
+    return may_alloc() ? calloc(1, bytes ? bytes : 1) : NULL;
+}
 
 void *gy_alloc_n(size_t count, size_t bytes) {
     if (bytes && count > SIZE_MAX / 2 / bytes) return NULL;
     return gy_alloc(count * bytes);
 }
 
-void *gy_realloc(void *p, size_t bytes) { return may_alloc() ? realloc(p, bytes ? bytes : 1) : NULL; }
+void *gy_realloc(void *p, size_t bytes) {
+    return may_alloc() ? realloc(p, bytes ? bytes : 1) : NULL;
+}
 
 void *gy_alloc_aligned(size_t bytes) {
     if (bytes > SIZE_MAX / 2 || !may_alloc()) return NULL;
@@ -41,14 +51,18 @@ void *gy_alloc_aligned(size_t bytes) {
     return p ? memset(p, 0, padded) : NULL;
 }
 
-void gy_free(void *p) { free(p); }
+void gy_free(void *p) {
+    free(p);
+}
 
 char *gy_strndup(const char *s, size_t n) {
     char *copy = n < SIZE_MAX ? gy_alloc(n + 1) : NULL;
     return copy ? memcpy(copy, s, n) : NULL;
 }
 
-char *gy_strdup(const char *s) { return gy_strndup(s, strlen(s)); }
+char *gy_strdup(const char *s) {
+    return gy_strndup(s, strlen(s));
+}
 
 struct gy_arena_block {
     gy_arena_block *next;

@@ -1,7 +1,7 @@
 /* base/num - 16-bit float formats as plain integer work, equal on every machine.
  *
- * f16 and bf16 conversions round to nearest even. Kernels may use F16C: it gives the same bits for every input that
- * is not a NaN payload. */
+ * f16 and bf16 conversions round to nearest even. Kernels may use F16C: it gives the same bits for
+ * every input that is not a NaN payload. */
 #ifndef GY_BASE_NUM_H
 #define GY_BASE_NUM_H
 
@@ -20,7 +20,9 @@ static inline float gy_bits_f32(uint32_t u) {
     return x;
 }
 
-static inline float gy_bf16_f32(uint16_t h) { return gy_bits_f32((uint32_t)h << 16); }
+static inline float gy_bf16_f32(uint16_t h) {
+    return gy_bits_f32((uint32_t)h << 16);
+}
 
 static inline uint16_t gy_f32_bf16(float x) {
     uint32_t u = gy_f32_bits(x);
@@ -41,7 +43,8 @@ static inline uint16_t gy_f32_f16(float x) {
     if (a > 0x7F800000) return (uint16_t)(sign | 0x7E00);
     if (a >= 0x477FF000) return (uint16_t)(sign | 0x7C00); /* rounds to infinity */
     if (a < 0x38800000) {
-        /* Subnormal result: adding 0.5 leaves the value, rounded to a multiple of 2^-24, in the low bits. */
+        /* Subnormal result: adding 0.5 leaves the value, rounded to a multiple of 2^-24, in the low
+         * bits. */
         float t = gy_bits_f32(a) + 0.5f;
         return (uint16_t)(sign | (gy_f32_bits(t) - 0x3F000000));
     }
