@@ -230,11 +230,14 @@ def added(normalizer, why):
         names = []
         for n in ADDED_TEXTS:
             single, left, right, normal, special = (c.isupper() for c in n[1:-1])
-            names.append("q" + n[1:-1])
+            # A number keeps names apart that are equal in lower case: which of those wins is chance in the reference.
+            names.append("q%s%02d" % (n[1:-1], len(names)))
             t = AddedToken(names[-1], single_word=single, lstrip=left, rstrip=right, normalized=normal, special=special)
             (tk.add_special_tokens if special else tk.add_tokens)([t])
         tk.add_tokens([AddedToken(" qq", normalized=False), AddedToken("qq q", normalized=True), AddedToken("Éa", normalized=True), AddedToken("\n\n", normalized=False)])
-        more = frames(names) + ["qslrnx" + n for n in names] + [" qq", "a qq q", "ÉA éa Éa e\u0301a", "a\n\n\nb\n\n", "qSlRnX \u00a0 qslRnX qq", "\u3000qSLRNX\u3000", "aqSlrnx", "qSlrnx\u0301", "qSlrnx\u200d", "Ⓐ qSlrnx", "ⒶqSlrnx"]
+        one, other, last, word = names[20], names[4], names[31], names[16]
+        more = frames(names) + [names[0] + n for n in names] + [" qq", "a qq q", "ÉA éa Éa e\u0301a", "a\n\n\nb\n\n", one + " \u00a0 " + other + " qq", "\u3000" + last + "\u3000"]
+        more += ["a" + word, word + "\u0301", word + "\u200d", "Ⓐ " + word, "Ⓐ" + word, word + "٣", word + "‿", "-" + word + "-"]
         return tk, more, why
     return f
 
@@ -248,6 +251,13 @@ SETS = dict(
 )
 
 
+def without_special(tk, ids):
+    """The reference knows a special token by its content even where decoding gives its normalised form, so that it shows
+    some of those with normalized:true. Leaving out their ids is what the option means."""
+    special = {i for i, a in tk.get_added_tokens_decoder().items() if a.special}
+    return tk.decode([i for i in ids if i not in special], skip_special_tokens=False)
+
+
 def row(tk, text):
     tk.encode_special_tokens = False
     try:
@@ -259,7 +269,9 @@ def row(tk, text):
     literal = tk.encode(text, add_special_tokens=False).ids
     tk.encode_special_tokens = False
     r = dict(text=text, ids=ids, decoded=tk.decode(ids, skip_special_tokens=False))
-    skipped = tk.decode(ids, skip_special_tokens=True)
+    if "<0x" in text and "\ufffd" in r["decoded"]:
+        return None  # byte tokens that text names, in a run with a bad one: see decode_rows
+    skipped = without_special(tk, ids)
     for key, value, plain in (("with_special", full, ids), ("literal", literal, ids), ("skipped", skipped, r["decoded"])):
         if value != plain:
             r[key] = value
@@ -274,7 +286,7 @@ def decode_rows(tk, seed):
     rows = []
     for k in range(25):
         pick = [r.choice(ids) for _ in range(r.randrange(1, 14))]
-        rows.append(dict(ids=pick, decoded=tk.decode(pick, skip_special_tokens=False), skipped=tk.decode(pick, skip_special_tokens=True)))
+        rows.append(dict(ids=pick, decoded=tk.decode(pick, skip_special_tokens=False), skipped=without_special(tk, pick)))
     return rows
 
 

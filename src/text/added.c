@@ -29,6 +29,7 @@ gy_rc gy_added_add(gy_added *a, const gy_vocab *v, const gy_added_token *t, gy_e
     }
     copy.s = gy_arena_strndup(&a->arena, t->s, t->n);
     if (!copy.s) return gy_tok_oom(err);
+    copy.shown = copy.s, copy.shown_n = copy.n;
     gy_rc rc = gy_trie_add(&a->names, copy.s, copy.n, a->n, err);
     if (rc) return rc;
     if (copy.id >= a->ids) a->ids = copy.id + 1;
@@ -66,17 +67,20 @@ static gy_rc set_fill(gy_added *a, const gy_norm *norm, bool special, gy_err *er
     gy_rc rc = GY_OK;
     gy_buf b = {0};
     for (int i = 0; !rc && i < a->n; i++) {
-        const gy_added_token *t = &a->token[i];
+        gy_added_token *t = &a->token[i];
         if (t->special != special) continue;
         if (!t->normalized) {
             rc = set_add(&a->raw, t->s, t->n, i, err);
             continue;
         }
         b.n = 0;
-        bool changed = gy_norm_run(norm, t->s, t->n, &b);
-        rc = b.oom     ? gy_tok_oom(err)
-             : changed ? set_add(&a->normal, b.p, b.n, i, err)
-                       : set_add(&a->normal, t->s, t->n, i, err);
+        if (gy_norm_run(norm, t->s, t->n, &b)) {
+            if (b.oom) return gy_buf_free(&b), gy_tok_oom(err);
+            t->shown = gy_arena_strndup(&a->arena, b.p ? b.p : "", b.n);
+            t->shown_n = (uint32_t)b.n;
+            if (!t->shown) rc = gy_tok_oom(err);
+        }
+        if (!rc) rc = set_add(&a->normal, t->shown, t->shown_n, i, err);
     }
     gy_buf_free(&b);
     return rc;

@@ -229,6 +229,8 @@ bool gy_detok_push(gy_detok *d, int32_t id, gy_buf *out) {
     size_t n;
     const char *s = gy_tok_name(d->tok, id, &n);
     if (!s || d->stopped || (d->skip_special && gy_tok_special(d->tok, id))) return d->stopped;
+    const gy_added_token *t = gy_added_by_id(&d->tok->added, id);
+    if (t) s = t->shown, n = t->shown_n;
     d->out = out;
     gy_dec_push(&d->run, s, n);
     if (d->run.oom || d->held.oom) out->oom = true;
@@ -273,8 +275,9 @@ bool gy_tok_bytes(const gy_tok *tok, int32_t id, gy_buf *out) {
     size_t n;
     const char *s = gy_tok_name(tok, id, &n);
     if (!s) return false;
-    if (gy_added_by_id(&tok->added, id)) {
-        gy_buf_add(out, s, n);
+    const gy_added_token *t = gy_added_by_id(&tok->added, id);
+    if (t) {
+        gy_buf_add(out, t->shown, t->shown_n);
     } else {
         gy_decoder_bytes(&tok->decoder, s, n, out);
     }

@@ -267,7 +267,8 @@ gy_rc gy_wordlevel_piece(const gy_wordpiece *m, const gy_vocab *v, const char *s
 
 typedef struct {
     const char *s; /* [n] in arena */
-    uint32_t n;
+    uint32_t n, shown_n;
+    const char *shown; /* [shown_n] what decoding gives: normalised when the token is, as in the reference */
     int32_t id;
     bool special, single_word, lstrip, rstrip, normalized;
 } gy_added_token;
