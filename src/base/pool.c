@@ -15,12 +15,13 @@
 
 #include "base/mem.h"
 
-/* A run is the fields fn, arg, items and the counter left, which goes from items to 0.
+/* A run is the fields fn, arg, items and the counter left, which falls from items.
  *
- * A thread takes an item by lowering left with compare-and-swap. Whoever succeeds holds an item of
- * the run that is live, and the caller cannot leave that run before the item is counted in done: so
- * fn, arg and items are read only after a success, and are plain. A worker that wakes late finds
- * left at 0, or takes part in whatever run is live by then; nobody waits for it.
+ * A thread takes an item by lowering left. Whoever finds it above 0 holds an item of the run that
+ * is live, and the caller cannot leave that run before the item is counted in done: so fn, arg and
+ * items are read only then, and are plain. A worker that wakes late finds left at 0 or below, or
+ * takes part in whatever run is live by then; nobody waits for it. left sinks below 0 by at most
+ * one a thread, and the next run sets it anew.
  *
  *     caller   fn arg items, done = 0, left = items (release), epoch++, wake | take items | wait
  * for done == items worker   wait for epoch | take items | done += taken (release), wake the caller
@@ -33,7 +34,7 @@ struct gy_pool {
     int items, threads;
     long spin_ns;
     pthread_t *thread; /* [threads - 1] */
-    _Alignas(64) _Atomic uint32_t left;
+    _Alignas(64) _Atomic int32_t left;
     _Alignas(64) _Atomic uint32_t done;
     _Atomic uint32_t caller_sleeps;
     _Alignas(64) _Atomic uint32_t epoch; /* counts runs; the futex on which workers sleep */
@@ -89,16 +90,11 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t value, long spin_ns) {
 
 /* Takes and runs items until none is left; returns how many. */
 static uint32_t take_items(gy_pool *p, int worker) {
-    uint32_t taken = 0, left = atomic_load_explicit(&p->left, memory_order_relaxed);
-    while (left) {
-        if (!atomic_compare_exchange_weak_explicit(&p->left, &left, left - 1, memory_order_acq_rel,
-                                                   memory_order_relaxed))
-            continue;
-        p->fn(p->arg, p->items - (int)left, worker);
-        taken++;
-        left = atomic_load_explicit(&p->left, memory_order_relaxed);
+    for (uint32_t taken = 0;; taken++) {
+        int32_t left = atomic_fetch_sub_explicit(&p->left, 1, memory_order_acq_rel);
+        if (left <= 0) return taken;
+        p->fn(p->arg, p->items - left, worker);
     }
-    return taken;
 }
 
 static void *work(void *start) {
@@ -134,7 +130,7 @@ void gy_pool_run(gy_pool *p, int items, gy_pool_fn fn, void *arg) {
     }
     p->fn = fn, p->arg = arg, p->items = items;
     atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->left, (uint32_t)items, memory_order_release);
+    atomic_store_explicit(&p->left, items, memory_order_release);
     atomic_fetch_add(&p->epoch, 1);
     if (atomic_load(&p->sleepers)) futex_wake(&p->epoch, items - 1);
 
