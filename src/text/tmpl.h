@@ -30,9 +30,22 @@ typedef struct {
 gy_rc gy_chat_new(const gy_chat_options *options, gy_chat **chat, gy_err *err);
 void gy_chat_free(gy_chat *chat);
 bool gy_chat_has_template(const gy_chat *chat);
-/* body: an object with messages, and optionally tools, documents, add_generation_prompt (default true),
+/* Without a template: GY_ENOTFOUND, and the message begins with "no_chat_template". A template's raise_exception: GY_EARG
+ * with its text; other wrong fields of body: GY_EARG with the field's name; media that the template cannot take:
+ * GY_EUNSUPPORTED.
+ * body: an object with messages, and optionally tools, documents, add_generation_prompt (default true),
  * continue_final_message, chat_template_kwargs (their members become variables), reasoning_effort, enable_thinking...
  * Messages are adapted to what the template can do (spec/serving.md 20.7). */
 gy_rc gy_chat_render(const gy_chat *chat, const gy_json *body, gy_buf *out, gy_err *err);
+
+/* What a template can do, found by rendering small conversations when it was loaded. */
+typedef struct {
+    bool system_role, typed_content, string_content, tools, tool_calls, parallel_tool_calls, object_arguments;
+    bool preserve_reasoning, reasoning_effort, enable_thinking;
+} gy_chat_caps;
+gy_chat_caps gy_chat_capabilities(const gy_chat *chat, bool with_tools); /* of the template chosen with or without tools */
+const char *gy_chat_source(const gy_chat *chat, bool with_tools);        /* its source, or NULL; lives with chat */
+/* Source of a built-in template ("chatml", "llama3", ...; also taken as options->source), or NULL; static. */
+const char *gy_chat_builtin(const char *name);
 
 #endif
