@@ -132,8 +132,8 @@ static gy_rc added_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
 static gy_rc ends_set(gy_tok *t, const gy_tok_gguf *f, int32_t bos, int32_t eos, bool add_bos,
                       bool add_eos, gy_err *err) {
     size_t n;
-    t->bos = bos >= 0 && gy_tok_name(t, bos, &n) ? bos : -1;
-    t->eos = eos >= 0 && gy_tok_name(t, eos, &n) ? eos : -1;
+    t->bos = bos >= 0 && gy_vocab_name(&t->vocab, bos, &n) ? bos : -1;
+    t->eos = eos >= 0 && gy_vocab_name(&t->vocab, eos, &n) ? eos : -1;
     int b = f->add_bos >= 0 ? f->add_bos : add_bos, e = f->add_eos >= 0 ? f->add_eos : add_eos;
     return gy_post_override(&t->post, b, t->bos, e, t->eos, err);
 }
