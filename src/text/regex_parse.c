@@ -172,13 +172,13 @@ static escape_kind escape_property(parser *p, bool negated, gy_cset *set) {
     return ESC_SET;
 }
 
-static escape_kind escape_class(char c, gy_cset *set) {
+static escape_kind escape_class(char c, bool in_class, gy_cset *set) {
     switch (c) {
     case 's':
     case 'S': gy_cset_add_space(set); break;
     case 'd':
     case 'D': gy_cset_add_digit(set); break;
-    default: gy_cset_add_word(set); break;
+    default: gy_cset_add_word(set, !in_class); break;
     }
     if (c == 'S' || c == 'D' || c == 'W') gy_cset_negate(set);
     return ESC_SET;
@@ -210,7 +210,7 @@ static escape_kind escape(parser *p, bool in_class, uint32_t *cp, gy_cset *set) 
     case 'd':
     case 'D':
     case 'w':
-    case 'W': return escape_class(c, set);
+    case 'W': return escape_class(c, in_class, set);
     case '0':
         *cp = 0;
         for (int k = 0; k < 2 && !at_end(p) && p->s[p->i] >= '0' && p->s[p->i] <= '7'; k++) {
@@ -266,7 +266,7 @@ static gy_rx_node *anchor(parser *p, uint32_t letter) {
         return pair_node(p, GY_RX_ALT, look_node(p, GY_RX_AHEAD, true, any_node(p)), node);
     default: break;
     }
-    gy_cset_add_word(&word);
+    gy_cset_add_word(&word, true);
     node = set_node(p, &word);
     if (node) node->kind = GY_RX_EDGE, node->negated = letter == 'B';
     return node;
@@ -275,7 +275,6 @@ static gy_rx_node *anchor(parser *p, uint32_t letter) {
 /* ---- Classes ---- */
 
 static bool class_posix(parser *p, gy_cset *out) {
-    static const char ascii_symbols[] = "$+<=>^`|~";
     size_t from = p->i + 2, end = from;
     while (end < p->n && (p->s[end] == '^' || (p->s[end] >= 'a' && p->s[end] <= 'z'))) end++;
     if (end == from || p->n - end < 2 || memcmp(p->s + end, ":]", 2) != 0) return false;
@@ -287,8 +286,7 @@ static bool class_posix(parser *p, gy_cset *out) {
     if (n == 6 && !memcmp(name, "xdigit", 6)) {
         gy_cset_add(&set, '0', '9'), gy_cset_add(&set, 'A', 'F'), gy_cset_add(&set, 'a', 'f');
     } else if (n == 5 && !memcmp(name, "punct", 5)) {
-        gy_cset_add_property(&set, "P", 1);
-        for (const char *c = ascii_symbols; *c; c++) gy_cset_add(&set, (uint8_t)*c, (uint8_t)*c);
+        gy_cset_add_property(&set, "P", 1), gy_cset_add_property(&set, "S", 1);
     } else if (n == 5 && !memcmp(name, "space", 5)) {
         gy_cset_add_space(&set);
     } else if (n == 5 && !memcmp(name, "digit", 5)) {
@@ -296,7 +294,7 @@ static bool class_posix(parser *p, gy_cset *out) {
     } else if (n == 5 && !memcmp(name, "ascii", 5)) {
         gy_cset_add(&set, 0, 0x7F);
     } else if (n == 4 && !memcmp(name, "word", 4)) {
-        gy_cset_add_word(&set);
+        gy_cset_add_word(&set, false);
     } else {
         char quoted[64], what[128];
         snprintf(what, sizeof what, "bracket class [:%s:]", gy_err_quote(quoted, name, n));

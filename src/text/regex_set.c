@@ -232,12 +232,18 @@ void gy_cset_add_digit(gy_cset *s) {
 
 /* Alphabetic, marks, decimal digits, connectors. Alphabetic is letters, letter numbers, some marks,
  * and the circled and squared Latin letters. */
-void gy_cset_add_word(gy_cset *s) {
+void gy_cset_add_word(gy_cset *s, bool bare) {
     add_categories(s, L_ALL | M_ALL | M(ND) | M(NL) | M(PC));
     gy_cset_add(s, 0x24B6, 0x24E9);
     gy_cset_add(s, 0x1F130, 0x1F149);
     gy_cset_add(s, 0x1F150, 0x1F169);
     gy_cset_add(s, 0x1F170, 0x1F189);
+    if (!bare) return;
+    /* Oniguruma answers for Latin-1 from another table, which has the superscript digits and the
+     * fractions. */
+    gy_cset_add(s, 0xB2, 0xB3);
+    gy_cset_add(s, 0xB9, 0xB9);
+    gy_cset_add(s, 0xBC, 0xBE);
 }
 
 bool gy_cset_add_property(gy_cset *s, const char *name, size_t n) {
@@ -254,7 +260,7 @@ bool gy_cset_add_property(gy_cset *s, const char *name, size_t n) {
         if (!strcmp(plain, categories[i].name)) return add_categories(s, categories[i].mask), true;
     }
     if (!strcmp(plain, "space") || !strcmp(plain, "whitespace")) return gy_cset_add_space(s), true;
-    if (!strcmp(plain, "word")) return gy_cset_add_word(s), true;
+    if (!strcmp(plain, "word")) return gy_cset_add_word(s, true), true;
     if (!strcmp(plain, "ascii")) return gy_cset_add(s, 0, 0x7F), true;
     int script = 0;
     while (gy_uc_script_name[script] && strcmp(plain, gy_uc_script_name[script]) != 0) script++;

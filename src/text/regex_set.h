@@ -31,6 +31,6 @@ void gy_cset_fold(gy_cset *s);                           /* adds what folds to t
 bool gy_cset_add_property(gy_cset *s, const char *name, size_t n);
 void gy_cset_add_space(gy_cset *s);
 void gy_cset_add_digit(gy_cset *s);
-void gy_cset_add_word(gy_cset *s);
+void gy_cset_add_word(gy_cset *s, bool bare); /* bare: as \w reads outside of a class */
 
 #endif
