@@ -316,7 +316,7 @@ static void test_shapes(void **state) {
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         rig r;
-        int deep = i < 2 ? 1100 : 260 + (int)(test_rand(&rng) % 100);
+        int deep = i < 2 ? 700 : 200 + (int)(test_rand(&rng) % 100);
         int len[SEQS] = {deep, 1 + (int)(test_rand(&rng) % 150), (int)(test_rand(&rng) % 70)};
         rig_make(&r, list[i], len);
         rig_random(&r, &rng);
