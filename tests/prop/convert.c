@@ -184,7 +184,7 @@ static void failures_leave_nothing(void **state) {
     assert_int_equal(gy_convert(data_path("convert/mix.gguf"), root, NULL, NULL, &err),
                      GY_EARG); /* it is there */
     /* What an interrupted run left is replaced; a folder with other things in it is not touched. */
-    char command[300];
+    char command[512];
     snprintf(command, sizeof command,
              "mkdir %s/g.part %s/h.part && touch %s/g.part/config.json %s/h.part/mine", root, root,
              root, root);
