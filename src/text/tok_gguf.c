@@ -121,7 +121,10 @@ static gy_rc added_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     gy_rc rc = GY_OK;
     for (int i = 0; !rc && i < f->n; i++) {
         int type = type_of(f, i);
-        if (type < 2 || type > 4 || f->token[i].n > GY_TOK_MAX_NAME) continue;
+        if (type < 2 || type > 4) continue;
+        if (f->token[i].n > GY_TOK_MAX_ADDED)
+            return gy_fail(err, GY_ELIMIT, "tokenizer.ggml.tokens[%d] has %zu bytes, at most %d", i,
+                           f->token[i].n, GY_TOK_MAX_ADDED);
         gy_added_token a = {
             .s = f->token[i].s, .n = (uint32_t)f->token[i].n, .id = i, .special = type != 4};
         rc = gy_added_add(&t->added, &t->vocab, &a, err);

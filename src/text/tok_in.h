@@ -22,7 +22,8 @@
 #include "text/regex.h"
 #include "text/tok.h"
 
-enum { GY_TOK_MAX_IDS = 1 << 24, GY_TOK_MAX_NAME = 1 << 20 };
+/* An added token is looked for at every byte of a text, so its length bounds that work. */
+enum { GY_TOK_MAX_IDS = 1 << 24, GY_TOK_MAX_NAME = 1 << 20, GY_TOK_MAX_ADDED = 4096 };
 
 /* ---- Names (tok_vocab.c) ---- */
 
@@ -301,7 +302,7 @@ gy_rc gy_added_ready(gy_added *a, const gy_norm *norm, gy_err *err);
 bool gy_added_next(const gy_added *a, const gy_added_set *set, const char *s, size_t n, size_t start, size_t from, bool plain,
                    gy_added_match *m);
 static inline const gy_added_token *gy_added_by_id(const gy_added *a, int32_t id) {
-    return id >= 0 && id < a->ids && a->of_id[id] >= 0 ? &a->token[a->of_id[id]] : NULL;
+    return id >= 0 && id < a->ids && a->of_id && a->of_id[id] >= 0 ? &a->token[a->of_id[id]] : NULL;
 }
 const gy_added_token *gy_added_by_name(const gy_added *a, const char *s, size_t n);
 void gy_added_free(gy_added *a);

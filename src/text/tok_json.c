@@ -134,8 +134,11 @@ static gy_rc model_read(open_call *c) {
 static gy_rc added_one(open_call *c, const gy_json *v, int64_t id) {
     const gy_json *content = gy_json_get(v, "content");
     if (!gy_json_is(content, GY_JSON_STR)) return bad(c, "added_tokens: content is not a string");
-    if (content->n > GY_TOK_MAX_NAME || id >= GY_TOK_MAX_IDS)
-        return bad(c, "added_tokens: a name or id is too large");
+    if (content->n > GY_TOK_MAX_ADDED || id >= GY_TOK_MAX_IDS)
+        return gy_fail(
+            c->err, GY_ELIMIT,
+            "tokenizer.json: added_tokens: a content of %u bytes or an id of %lld is too large",
+            content->n, (long long)id);
     bool special = gy_json_b(v, "special", false);
     gy_added_token a = {.s = content->s,
                         .n = content->n,

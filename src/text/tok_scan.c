@@ -456,6 +456,7 @@ static gy_rc members_read(gy_tok_scan *s, cursor *c, gy_buf *out, keep_fn keep) 
         if (!rc) rc = string_read(c, &key);
         size_t key_bytes = (size_t)(c->at - key_at);
         if (!rc && !take(c, ':')) rc = bad(c, "a colon");
+        if (!rc && key.oom) rc = gy_tok_oom(c->err);
         if (rc) break;
         size_t mark = out->n;
         if (any) gy_buf_c(out, ',');
