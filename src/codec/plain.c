@@ -38,19 +38,39 @@ void gy_plain_encode(const gy_rows *m, int row, const float *x) {
  * subnormals; an infinity or NaN comes out past 2^16 and gets the full exponent. */
 static inline float half(uint16_t h) {
     float x = gy_bits_f32((uint32_t)(h & 0x7FFF) << 13) * 0x1p112f;
-    uint32_t u = gy_f32_bits(x);
-    u |= u >= 0x47800000 ? 0x7F800000 : 0;
-    return gy_bits_f32(u | (uint32_t)(h & 0x8000) << 16);
+    uint32_t u = gy_f32_bits(x), top = u >= 0x47800000 ? 0x7F800000 : 0;
+    return gy_bits_f32(u | top | (uint32_t)(h & 0x8000) << 16);
+}
+
+/* Blocks of a fixed length, which compilers turn into vectors, and the rest one by one. */
+enum { BLOCK = 32 };
+
+static void decode_f16(const uint8_t *p, size_t n, float *x) {
+    uint16_t h[BLOCK];
+    size_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        memcpy(h, p + 2 * i, sizeof h);
+        for (int k = 0; k < BLOCK; k++) x[i + (size_t)k] = half(h[k]);
+    }
+    for (; i < n; i++) x[i] = half(gy_load_u16(p + 2 * i));
+}
+
+static void decode_bf16(const uint8_t *p, size_t n, float *x) {
+    uint16_t h[BLOCK];
+    size_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        memcpy(h, p + 2 * i, sizeof h);
+        for (int k = 0; k < BLOCK; k++) x[i + (size_t)k] = gy_bf16_f32(h[k]);
+    }
+    for (; i < n; i++) x[i] = gy_bf16_f32(gy_load_u16(p + 2 * i));
 }
 
 void gy_plain_decode(const gy_rows *m, int row, float *x) {
     const uint8_t *p = gy_row_at(m, 0, row);
     size_t n = (size_t)m->cols;
-    if (m->c.kind == GY_CODEC_F32) {
-        memcpy(x, p, n * 4);
-    } else if (m->c.kind == GY_CODEC_F16) {
-        for (size_t i = 0; i < n; i++) x[i] = half(gy_load_u16(p + 2 * i));
-    } else {
-        for (size_t i = 0; i < n; i++) x[i] = gy_bf16_f32(gy_load_u16(p + 2 * i));
+    switch (m->c.kind) {
+    case GY_CODEC_F32: memcpy(x, p, n * 4); break;
+    case GY_CODEC_F16: decode_f16(p, n, x); break;
+    default: decode_bf16(p, n, x);
     }
 }
