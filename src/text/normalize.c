@@ -385,7 +385,8 @@ static bool surely_same(const norm_step *step, const char *s, size_t n) {
     case STRIP_NONSPACING:
     case SPACE_CHINESE: return all_ascii(s, n);
     case PREPEND: return !n || !step->n_text;
-    case REPLACE: return step->n_find && !memmem(s, n, step->find, step->n_find);
+    case REPLACE_REGEX: return !n; /* in nothing, nothing is found */
+    case REPLACE: return !n || (step->n_find && !memmem(s, n, step->find, step->n_find));
     default: return false;
     }
 }
