@@ -59,7 +59,8 @@ static void one(const char *name, gy_cparm c, shape s) {
     size_t bytes[3], row_bytes;
     gy_codecs[c.kind].bytes(c, s.cols, bytes);
     row_bytes = bytes[0] + bytes[1] + bytes[2];
-    if (s.rows == 1) s.outs = (int)(((size_t)96 << 20) / row_bytes);
+    if (s.rows == 1 && !s.outs) s.outs = (int)(((size_t)96 << 20) / row_bytes);
+    if (!s.outs) s.outs = 2048;
     gy_weight w = {.file = {.c = c, .rows = s.outs, .cols = s.cols, .global = 1}};
     for (int p = 0; p < 3; p++) {
         if (!bytes[p]) continue;
@@ -103,7 +104,9 @@ static void one(const char *name, gy_cparm c, shape s) {
 
 int main(int argc, char **argv) {
     shape s = {
-        .isa = gy_isa_avx2.usable() ? &gy_isa_avx2 : &gy_isa_generic, .cols = 2048, .outs = 2048};
+        .isa = gy_isa_avx2.usable() ? &gy_isa_avx2 : &gy_isa_generic,
+        .cols = 2048,
+    };
     int rows[16] = {1, 4, 64, 512}, n_rows = 0, first = argc;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "0";
