@@ -9,6 +9,8 @@
 
 /* ---- Tokenizers ---- */
 
+enum { CACHE_WORTH = 1 << 20 }; /* bytes of tokenizer.json */
+
 static gy_rc open_json_tokenizer(gy_model *m, gy_err *err) {
     char path[4096];
     gy_fmap map;
@@ -17,12 +19,15 @@ static gy_rc open_json_tokenizer(gy_model *m, gy_err *err) {
     if (access(path, F_OK)) return GY_OK; /* a model of ids alone */
     gy_rc rc = gy_fmap_open(&map, path, err);
     if (rc) return rc;
-    char *cache = gy_env(GY_ENV_CACHE);
-    rc = gy_tok_open_json((const char *)map.data, map.bytes, m->config.tokenizer.root,
-                          cache && *cache ? cache : NULL, &m->tok, err);
+    /* A small file is read faster than a compiled copy of it is found and checked. */
+    char *cache = map.bytes < CACHE_WORTH ? gy_strdup("") : gy_env(GY_ENV_CACHE);
+    if (!cache) rc = gy_fail(err, GY_ENOMEM, "out of memory");
+    if (!rc)
+        rc = gy_tok_open_json((const char *)map.data, map.bytes, m->config.tokenizer.root,
+                              *cache ? cache : NULL, &m->tok, err);
     gy_free(cache);
     gy_fmap_close(&map);
-    if (rc) gy_fail_in(err, "tokenizer.json");
+    if (rc && err && !strstr(err->msg, "tokenizer.json")) gy_fail_in(err, "tokenizer.json");
     return rc;
 }
 
