@@ -69,8 +69,9 @@ struct gy_jv {
 
 typedef struct gy_jlist {
     gy_jv *v;
-    uint32_t n, cap, at;
-} gy_jlist; /* at: next item of an ITER or CYCLER */
+    uint32_t n, cap, at;   /* at: next item of an ITER or CYCLER */
+    struct gy_jlazy *lazy; /* ITER: the call that will give the items, or NULL */
+} gy_jlist;
 typedef struct gy_jrange {
     int64_t start, stop, step, n;
 } gy_jrange;
@@ -95,7 +96,9 @@ typedef struct {
 
 typedef struct gy_jx gy_jx;
 /* A filter, test, method or global. a: the bound parameters in the order of params, JX_MISSING
- * where not given; with JX_RAW params is unused and raw holds the call as written. */
+ * where not given; with JX_RAW params is unused and raw holds the call as written. JX_LAZY: the
+ * call is made when its items are first asked for, as a Python generator does, so that an error in
+ * it only counts then. */
 typedef gy_jv (*gy_jfn_call)(gy_jx *x, gy_jv self, gy_jv *a, const gy_jargs *raw);
 typedef struct gy_jfn {
     const char *name;
@@ -103,7 +106,12 @@ typedef struct gy_jfn {
     const char *params; /* "width first blank"; a leading '/' means positional only */
     uint8_t need, flags;
 } gy_jfn;
-enum { JX_RAW = 1, JX_MAX_PARAMS = 6, JX_MAX_DOCS = 64 };
+enum { JX_RAW = 1, JX_LAZY = 2, JX_MAX_PARAMS = 6, JX_MAX_DOCS = 64 };
+typedef struct gy_jlazy {
+    const gy_jfn *fn;
+    gy_jv self, a[JX_MAX_PARAMS];
+    gy_jargs raw;
+} gy_jlazy;
 typedef struct gy_jbound {
     gy_jv self;
     const gy_jfn *fn;
@@ -218,6 +226,7 @@ typedef struct gy_jmacro {
     gy_jscope *scope;
     bool caller;
     gy_jv name;
+    bool escape; /* whether the place where it was written escapes */
 } gy_jmacro;
 typedef struct gy_jloop {
     const gy_jn *node;
@@ -411,6 +420,7 @@ int64_t gy_jx_index(gy_jx *x, gy_jv v, const char *what); /* an int that fits, e
 
 /* jinja_call.c */
 gy_jv gy_jx_call(gy_jx *x, gy_jv fn, const gy_jargs *args);
+void gy_jx_force(gy_jx *x, gy_jlist *l);
 gy_jv gy_jx_apply(gy_jx *x, const gy_jfn *fn, gy_jv self, const gy_jargs *args);
 
 /* jinja_eval.c */

@@ -21,10 +21,31 @@ static int param_count(const char *params) {
     return n;
 }
 
+/* A generator that will make the call. Its arguments live in the arena already. */
+static gy_jv later(gy_jx *x, const gy_jfn *fn, gy_jv self, const gy_jv *a, const gy_jargs *raw) {
+    gy_jlist *l = gy_jx_list(x, 0);
+    l->lazy = gy_jx_alloc(x, sizeof *l->lazy);
+    *l->lazy = (gy_jlazy){.fn = fn, .self = self, .raw = *raw};
+    memcpy(l->lazy->a, a, sizeof l->lazy->a);
+    return (gy_jv){.t = JX_ITER, .l = l};
+}
+
+/* Makes the call of a generator that was not read yet. */
+void gy_jx_force(gy_jx *x, gy_jlist *l) {
+    gy_jlazy *z = l->lazy;
+    if (!z) return;
+    l->lazy = NULL; /* a generator that reads itself finds nothing */
+    gy_jx_enter(x);
+    gy_jv v = z->fn->call(x, z->self, z->a, &z->raw);
+    gy_jx_leave(x);
+    l->v = v.l->v, l->n = v.l->n, l->cap = v.l->cap, l->at = v.l->at;
+}
+
 gy_jv gy_jx_apply(gy_jx *x, const gy_jfn *fn, gy_jv self, const gy_jargs *args) {
     gy_jv a[JX_MAX_PARAMS] = {0};
     gy_jx_charge(x, 0);
-    if (fn->flags & JX_RAW) return fn->call(x, self, NULL, args);
+    if (fn->flags & JX_RAW)
+        return fn->flags & JX_LAZY ? later(x, fn, self, a, args) : fn->call(x, self, NULL, args);
     bool positional = fn->params[0] == '/';
     const char *params = fn->params + positional;
     int count = param_count(params);
@@ -45,7 +66,7 @@ gy_jv gy_jx_apply(gy_jx *x, const gy_jfn *fn, gy_jv self, const gy_jargs *args) 
     for (int i = 0; i < fn->need; i++)
         if (!gy_jv_given(a[i]))
             gy_jx_fail(x, GY_EFORMAT, "%s() misses a required argument", fn->name);
-    return fn->call(x, self, a, args);
+    return fn->flags & JX_LAZY ? later(x, fn, self, a, args) : fn->call(x, self, a, args);
 }
 
 const gy_jfn *gy_jx_find(const gy_jfn *table, size_t count, const char *name, size_t n) {

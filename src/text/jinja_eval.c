@@ -368,7 +368,7 @@ gy_jv gy_jx_loop_attr(gy_jx *x, gy_jloop *loop, gy_jv name) {
 
 static gy_jv make_macro(gy_jx *x, gy_jscope *s, const gy_jn *e) {
     gy_jmacro *m = gy_jx_alloc(x, sizeof *m);
-    *m = (gy_jmacro){.node = e, .scope = s, .name = e->v};
+    *m = (gy_jmacro){.node = e, .scope = s, .name = e->v, .escape = x->escape};
     return (gy_jv){.t = JX_MACRO, .m = m};
 }
 
@@ -430,7 +430,10 @@ gy_jv gy_jx_call_macro(gy_jx *x, gy_jmacro *m, const gy_jargs *args) {
     gy_jv v;
     enter_call(x);
     bind_macro(x, in, m, args);
+    bool outer = x->escape;
+    x->escape = m->escape; /* what is escaped inside was settled where the macro was written */
     capture(x, in, m->node->c, &v);
+    x->escape = outer, v.mark = outer;
     leave_call(x);
     return v;
 }

@@ -225,26 +225,25 @@ static gy_jn *primary(gy_jparser *p, bool with_namespace) {
     case JT_LBRACE: return dict_literal(p);
     case JT_LPAREN:
         p->at++;
-        e = gy_jp_tuple(p, JP_EXPLICIT | JP_CONDEXPR, NULL);
+        e = gy_jp_tuple(p, JP_EXPLICIT | JP_CONDEXPR);
         return e && gy_jp_expect(p, JT_RPAREN) ? e : NULL;
     default: gy_jp_fail(p, t->line, "unexpected '%s'", describe(p, out)); return NULL;
     }
 }
 
-static bool tuple_end(const gy_jparser *p, const char *end_word) {
+static bool tuple_end(const gy_jparser *p) {
     gy_jt_kind k = gy_jp_tok(p)->k;
-    return k == JT_VAR_END || k == JT_BLOCK_END || k == JT_RPAREN ||
-           (end_word && gy_jp_name(p, end_word));
+    return k == JT_VAR_END || k == JT_BLOCK_END || k == JT_RPAREN;
 }
 
-gy_jn *gy_jp_tuple(gy_jparser *p, int flags, const char *end_word) {
+gy_jn *gy_jp_tuple(gy_jparser *p, int flags) {
     int line = gy_jp_tok(p)->line;
     gy_jlistb items = {0};
     bool is_tuple = false;
     char out[64];
     for (;;) {
         if (items.n && !gy_jp_expect(p, JT_COMMA)) return NULL;
-        if (tuple_end(p, end_word)) break;
+        if (tuple_end(p)) break;
         gy_jn *e = flags & JP_SIMPLIFIED ? primary(p, flags & JP_NAMESPACE)
                                          : gy_jp_expr(p, flags & JP_CONDEXPR);
         if (!e) return NULL;

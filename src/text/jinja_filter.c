@@ -39,16 +39,17 @@ static gy_jv lowered(gy_jx *x, gy_jv v, bool lower) {
     return s;
 }
 
-/* The sort key of attribute "a,b.c": a list of values, or the value itself when there is no comma.
- */
+/* What items are compared by. For sort (multi) that is a list with one value for each part of
+ * "a,b.c": lists compare their items for equality first, which shows when values have no order. */
 static gy_jv sort_key(gy_jx *x, gy_jv v, gy_jv attribute, bool lower, bool multi) {
-    if (!multi || attribute.t != JX_STR)
-        return lowered(x, gy_jx_get_path(x, v, attribute, gy_jv_of(JX_MISSING)), lower);
+    if (!multi) return lowered(x, gy_jx_get_path(x, v, attribute, gy_jv_of(JX_MISSING)), lower);
     gy_jlist *l = gy_jx_list(x, 1);
-    for (const char *p = attribute.s, *end = p + attribute.n; p;) {
+    if (attribute.t != JX_STR) gy_jx_push(x, l, sort_key(x, v, attribute, lower, false));
+    for (const char *p = attribute.t == JX_STR ? attribute.s : NULL, *end = p ? p + attribute.n : p;
+         p;) {
         const char *comma = memchr(p, ',', (size_t)(end - p));
         gy_jv part = gy_jv_str(p, (size_t)((comma ? comma : end) - p));
-        gy_jx_push(x, l, lowered(x, gy_jx_get_path(x, v, part, gy_jv_of(JX_MISSING)), lower));
+        gy_jx_push(x, l, sort_key(x, v, part, lower, false));
         p = comma ? comma + 1 : NULL;
     }
     return gy_jv_list(l);
@@ -175,6 +176,7 @@ static gy_jv f_sum(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
 static gy_jv f_first(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
     static const char why[] = "No first item, sequence was empty.";
     (void)a, (void)raw;
+    if (v.t == JX_ITER) gy_jx_force(x, v.l);
     if (v.t == JX_ITER && v.l->at < v.l->n) return v.l->v[v.l->at++];
     gy_jlist *l = gy_jx_items(x, v);
     return l->n ? l->v[0] : gy_jv_undef(why, sizeof why - 1, JX_UNDEF_TEXT);
@@ -232,12 +234,14 @@ static gy_jv f_reverse(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
 static gy_jv f_batch(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
     (void)raw;
     int64_t size = gy_jx_index(x, a[0], "linecount");
-    gy_jlist *l = gy_jx_items(x, v), *out = gy_jx_list(x, 0), *row = NULL;
+    gy_jlist *l = gy_jx_items(x, v), *out = gy_jx_list(x, 0), *row = gy_jx_list(x, 0);
     for (uint32_t i = 0; i < l->n; i++) {
-        if (!row || row->n == size) gy_jx_push(x, out, gy_jv_list(row = gy_jx_list(x, 0)));
+        if (row->n == size) gy_jx_push(x, out, gy_jv_list(row)), row = gy_jx_list(x, 0);
         gy_jx_push(x, row, l->v[i]);
     }
-    while (row && gy_jv_given(a[1]) && a[1].t != JX_NONE && row->n < size) gy_jx_push(x, row, a[1]);
+    if (!row->n) return iter_of(out);
+    gy_jx_push(x, out, gy_jv_list(row));
+    while (gy_jv_given(a[1]) && a[1].t != JX_NONE && row->n < size) gy_jx_push(x, row, a[1]);
     return iter_of(out);
 }
 
@@ -496,7 +500,7 @@ static gy_jv f_from_json(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
 static const gy_jfn filters[] = {
     {"abs", f_abs, "", 0, 0},
     {"attr", f_attr, "name", 1, 0},
-    {"batch", f_batch, "linecount fill_with", 1, 0},
+    {"batch", f_batch, "linecount fill_with", 1, JX_LAZY},
     {"count", f_length, "", 0, 0},
     {"d", f_default, "default_value boolean", 0, 0},
     {"default", f_default, "default_value boolean", 0, 0},
@@ -507,24 +511,24 @@ static const gy_jfn filters[] = {
     {"fromjson", f_from_json, "", 0, 0},
     {"groupby", f_groupby, "attribute default case_sensitive", 1, 0},
     {"int", f_int, "default base", 0, 0},
-    {"items", f_items, "", 0, 0},
+    {"items", f_items, "", 0, JX_LAZY},
     {"last", f_last, "", 0, 0},
     {"length", f_length, "", 0, 0},
     {"list", f_list, "", 0, 0},
-    {"map", f_map, "", 0, JX_RAW},
+    {"map", f_map, "", 0, JX_RAW | JX_LAZY},
     {"max", f_max, "case_sensitive attribute", 0, 0},
     {"min", f_min, "case_sensitive attribute", 0, 0},
-    {"reject", f_reject, "", 0, JX_RAW},
-    {"rejectattr", f_rejectattr, "", 0, JX_RAW},
+    {"reject", f_reject, "", 0, JX_RAW | JX_LAZY},
+    {"rejectattr", f_rejectattr, "", 0, JX_RAW | JX_LAZY},
     {"reverse", f_reverse, "", 0, 0},
     {"round", f_round, "precision method", 0, 0},
-    {"select", f_select, "", 0, JX_RAW},
-    {"selectattr", f_selectattr, "", 0, JX_RAW},
-    {"slice", f_slice, "slices fill_with", 1, 0},
+    {"select", f_select, "", 0, JX_RAW | JX_LAZY},
+    {"selectattr", f_selectattr, "", 0, JX_RAW | JX_LAZY},
+    {"slice", f_slice, "slices fill_with", 1, JX_LAZY},
     {"sort", f_sort, "reverse case_sensitive attribute", 0, 0},
     {"sum", f_sum, "attribute start", 0, 0},
     {"tojson", f_tojson, "ensure_ascii indent separators sort_keys", 0, 0},
-    {"unique", f_unique, "case_sensitive attribute", 0, 0},
+    {"unique", f_unique, "case_sensitive attribute", 0, JX_LAZY},
 };
 
 const gy_jfn *gy_jx_filter(const char *name, size_t n) {

@@ -151,12 +151,12 @@ static gy_jv f_truncate(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
     int64_t length = gy_jv_given(a[0]) ? gy_jx_index(x, a[0], "length") : 255;
     int64_t leeway = gy_jv_given(a[3]) && a[3].t != JX_NONE ? gy_jx_index(x, a[3], "leeway") : 5;
     gy_jv end = gy_jv_given(a[2]) ? a[2] : gy_jv_cstr("...");
-    if (v.t == JX_UNDEF) return gy_jv_str("", 0);
-    if (v.t != JX_STR || end.t != JX_STR) gy_jx_fail(x, GY_EFORMAT, "truncate needs strings");
+    if (gy_jx_len(x, v) < 0 || end.t != JX_STR) gy_jx_fail(x, GY_EFORMAT, "truncate needs strings");
     int64_t tail = gy_jx_len(x, end);
     if (length < tail || leeway < 0)
         gy_jx_fail(x, GY_EFORMAT, "truncate: length is less than the end or leeway negative");
-    if (gy_jx_len(x, v) - leeway <= length) return v;
+    if (gy_jx_len(x, v) - leeway <= length) return v; /* whatever it is */
+    if (v.t != JX_STR) gy_jx_fail(x, GY_EFORMAT, "truncate needs a string, not %s", gy_jv_type(v));
     gy_jv s = v;
     s.n = (uint32_t)gy_jx_offset(v.s, v.n, (size_t)(length - tail));
     const char *space = gy_jv_truth(a[1]) ? NULL : memrchr(s.s, ' ', s.n);

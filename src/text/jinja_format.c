@@ -119,6 +119,20 @@ static void put_int(gy_jx *x, const spec *f, gy_jv v) {
     put_number(x, f, v.i < 0, base, digits, (size_t)n);
 }
 
+/* d with an exponent and no zeros at the end of its digits. */
+static size_t exponent_form(char *out, size_t cap, int decimals, double d) {
+    int n = snprintf(out, cap, "%.*e", decimals, d);
+    char *e = strchr(out, 'e'), *keep = e;
+    for (char *p = out; *p; p++)
+        if (*p == ',') *p = '.';
+    if (memchr(out, '.', (size_t)(e - out))) {
+        while (keep[-1] == '0') keep--;
+        if (keep[-1] == '.') keep--;
+    }
+    memmove(keep, e, strlen(e) + 1);
+    return (size_t)n - (size_t)(e - keep);
+}
+
 /* The digits of |d| as type and precision say, without a sign. */
 static size_t float_digits(const spec *f, double d, char *out, size_t cap) {
     char type = f->type, how[8] = "%.*f";
@@ -138,12 +152,11 @@ static size_t float_digits(const spec *f, double d, char *out, size_t cap) {
     how[3] = !type || type == 'n' ? 'g' : type == '%' ? 'f' : type;
     if (f->alt) how[1] = '#', how[2] = '.', how[4] = how[3], how[3] = '*', how[5] = 0;
     int n;
-    if (!type && d != 0) { /* as g, but at least one digit after the point, and an exponent from
-                              precision on */
+    if (!type) { /* as g, but with an exponent already when all digits stand before the point */
         char probe[32];
         snprintf(probe, sizeof probe, "%.*e", precision - 1 > 20 ? 20 : precision - 1, d);
-        int exp = atoi(strchr(probe, 'e') + 1);
-        if (exp >= precision - 1 && exp < precision) how[3] = 'g';
+        if (atoi(strchr(probe, 'e') + 1) == precision - 1)
+            return exponent_form(out, cap, precision - 1, d);
     }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -431,7 +444,7 @@ static void format_value(gy_jx *x, gy_jv v, gy_jv text) {
         return;
     }
     parse_spec(x, text, &f);
-    bool number = gy_jv_is_num(v) && !(v.t == JX_BOOL && !f.type);
+    bool number = gy_jv_is_num(v);
     char known = f.type ? f.type : number ? 'd' : 's';
     const char *types = v.t == JX_FLOAT ? "deEfFgGn%" : number ? "bcdeEfFgGnoxX%" : "s";
     bool scalar = number || v.t == JX_STR || v.t == JX_BOOL || v.t == JX_UNDEF;

@@ -100,6 +100,11 @@ GLOBAL(g_strftime_now) {
     return v;
 }
 
+GLOBAL(g_lipsum) {
+    UNUSED;
+    gy_jx_fail(x, GY_EUNSUPPORTED, "lipsum() is not supported");
+}
+
 GLOBAL(g_cycler) {
     UNUSED;
     if (!raw->n || raw->n_kw) gy_jx_fail(x, GY_EFORMAT, "at least one item has to be provided");
@@ -120,6 +125,7 @@ static const gy_jfn globals[] = {
     {"cycler", g_cycler, "", 0, JX_RAW},
     {"dict", g_dict, "", 0, JX_RAW},
     {"joiner", g_joiner, "sep", 0, 0},
+    {"lipsum", g_lipsum, "", 0, JX_RAW},
     {"namespace", g_namespace, "", 0, JX_RAW},
     {"raise_exception", g_raise, "message", 1, 0},
     {"range", g_range, "/start stop step", 1, 0},

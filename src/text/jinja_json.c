@@ -28,8 +28,6 @@ static void put_str(writer *w, gy_jv s) {
             gy_buf_printf(w->b, "\\u%04x", cp);
         else if (cp < 0x7F || !w->ascii)
             gy_buf_add(w->b, s.s + i, k);
-        else if (cp == 0x7F)
-            gy_buf_c(w->b, 0x7F);
         else if (cp < 0x10000)
             gy_buf_printf(w->b, "\\u%04x", cp);
         else

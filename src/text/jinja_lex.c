@@ -131,6 +131,7 @@ static void close_tag(lexer *lx, char sign, size_t end) {
 }
 
 static bool read_comment(lexer *lx, size_t at) {
+    if (at >= lx->n) return true; /* Jinja looks for the end only if something follows */
     for (size_t i = at;; i++) {
         if (i + 1 >= lx->n) return fail(lx, "Missing end of comment tag");
         if (lx->s[i] != '#' || lx->s[i + 1] != '}') continue;
@@ -150,6 +151,7 @@ static size_t raw_tag(const lexer *lx, size_t at, const char *word) {
 }
 
 static bool read_raw(lexer *lx) {
+    if (lx->at >= lx->n) return true;
     for (size_t i = lx->at; i < lx->n; i++) {
         size_t end = lx->s[i] == '{' ? raw_tag(lx, i, "endraw") : 0;
         if (!end) continue;

@@ -191,12 +191,13 @@ METHOD(s_join) {
 static gy_jv partition(gy_jx *x, gy_jv s, gy_jv sep, bool last) {
     gy_jv empty = gy_jv_str("", 0), part[3] = {s, empty, empty};
     need_str(x, sep, "partition");
+    part[1].mark = part[2].mark = sep.mark = s.mark;
     if (!sep.n) gy_jx_fail(x, GY_EFORMAT, "empty separator");
     gy_jlist *l = gy_js_split(x, s, sep, 1, last);
     if (l->n == 2)
         part[0] = l->v[0], part[1] = sep, part[2] = l->v[1];
     else if (last)
-        part[2] = s, part[0] = empty;
+        part[2] = s, part[0] = part[1];
     return gy_jx_tuple(x, part, 3);
 }
 METHOD(s_partition) {
@@ -410,6 +411,7 @@ METHOD(l_pop) {
 
 METHOD(l_index) {
     UNUSED;
+    if (s.t == JX_RANGE) s = gy_jv_list(gy_jx_items(x, s));
     for (uint32_t i = 0; i < s.l->n; i++)
         if (gy_jx_eq(x, s.l->v[i], a[0])) return gy_jv_int(i);
     gy_jx_fail(x, GY_EFORMAT, "the value is not in the list");
@@ -423,6 +425,7 @@ METHOD(l_remove) {
 METHOD(l_count) {
     UNUSED;
     int64_t n = 0;
+    if (s.t == JX_RANGE) s = gy_jv_list(gy_jx_items(x, s));
     for (uint32_t i = 0; i < s.l->n; i++) n += gy_jx_eq(x, s.l->v[i], a[0]);
     return gy_jv_int(n);
 }
@@ -578,6 +581,7 @@ const gy_jfn *gy_jx_method(gy_jv self, const char *name, size_t n) {
     switch (self.t) {
     case JX_STR: return FIND(str_methods);
     case JX_LIST: return FIND(list_methods);
+    case JX_RANGE:
     case JX_TUPLE: return FIND(tuple_methods);
     case JX_DICT: return FIND(dict_methods);
     case JX_LOOP: return FIND(loop_methods);

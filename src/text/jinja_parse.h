@@ -48,7 +48,7 @@ bool gy_jp_expect(gy_jparser *p, gy_jt_kind k);
 const gy_jtok *gy_jp_expect_name(gy_jparser *p);
 gy_jn *gy_jp_name_node(gy_jparser *p, const gy_jtok *t);
 gy_jn *gy_jp_expr(gy_jparser *p, bool with_condexpr);
-gy_jn *gy_jp_tuple(gy_jparser *p, int flags, const char *end_word);
+gy_jn *gy_jp_tuple(gy_jparser *p, int flags);
 gy_jn *gy_jp_filter(gy_jparser *p, gy_jn *e, bool inline_first);
 bool gy_jp_all_known(gy_jparser *p);
 

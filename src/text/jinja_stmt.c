@@ -40,7 +40,7 @@ static gy_jn *subparse(gy_jparser *p, const char *const *end) {
             e->v = t->v;
         } else if (t->k == JT_VAR_BEGIN) {
             e = gy_jp_node(p, JN_OUT, t->line);
-            if (!e || !(e->a = gy_jp_tuple(p, JP_CONDEXPR, NULL)) || !gy_jp_expect(p, JT_VAR_END) ||
+            if (!e || !(e->a = gy_jp_tuple(p, JP_CONDEXPR)) || !gy_jp_expect(p, JT_VAR_END) ||
                 !gy_jp_done(p, e))
                 return NULL;
         } else {
@@ -95,9 +95,9 @@ static bool stores(const gy_jn *e, uint32_t sym) {
     return false;
 }
 
-static gy_jn *target(gy_jparser *p, bool with_namespace, const char *end_word) {
+static gy_jn *target(gy_jparser *p, bool with_namespace) {
     unsigned uses = p->uses; /* a store is no use */
-    gy_jn *e = gy_jp_tuple(p, JP_SIMPLIFIED | (with_namespace ? JP_NAMESPACE : 0), end_word);
+    gy_jn *e = gy_jp_tuple(p, JP_SIMPLIFIED | (with_namespace ? JP_NAMESPACE : 0));
     p->uses = uses;
     return e && assignable(p, e) ? e : NULL;
 }
@@ -112,7 +112,7 @@ static gy_jn *parse_if(gy_jparser *p) {
     p->soft = true;
     do {
         p->at++;
-        gy_jn *test = gy_jp_tuple(p, 0, NULL), *body = test ? block_body(p, ends, false) : NULL;
+        gy_jn *test = gy_jp_tuple(p, 0), *body = test ? block_body(p, ends, false) : NULL;
         if (!body) return NULL;
         gy_jp_add(p, &parts, test), gy_jp_add(p, &parts, body);
     } while (gy_jp_name(p, "elif"));
@@ -132,7 +132,7 @@ static gy_jn *parse_for(gy_jparser *p) {
     bool soft = p->soft;
     if (!e || !(e->list = gy_jp_alloc(p, 2 * sizeof *e->list))) return NULL;
     p->at++;
-    if (!(e->a = target(p, false, "in"))) return NULL;
+    if (!(e->a = target(p, false))) return NULL;
     if (stores(e->a, p->t->s_loop))
         return gy_jp_fail(p, e->line, "Can't assign to special loop variable in for-loop"), NULL;
     if (!gy_jp_name(p, "in")) {
@@ -143,7 +143,7 @@ static gy_jn *parse_for(gy_jparser *p) {
         return NULL;
     }
     p->at++;
-    if (!(e->b = gy_jp_tuple(p, 0, "recursive"))) return NULL;
+    if (!(e->b = gy_jp_tuple(p, 0))) return NULL;
     if (!gy_jp_all_known(p)) return NULL;
     p->soft = false, p->loops++;
     if (gy_jp_skip_name(p, "if") && !(e->c = gy_jp_expr(p, true))) return NULL;
@@ -162,9 +162,9 @@ static gy_jn *parse_set(gy_jparser *p) {
     gy_jn *e = make(p, JN_SET);
     if (!e) return NULL;
     p->at++;
-    if (!(e->a = target(p, true, NULL))) return NULL;
+    if (!(e->a = target(p, true))) return NULL;
     if (gy_jp_skip(p, JT_ASSIGN))
-        return (e->b = gy_jp_tuple(p, JP_CONDEXPR, NULL)) ? gy_jp_done(p, e) : NULL;
+        return (e->b = gy_jp_tuple(p, JP_CONDEXPR)) ? gy_jp_done(p, e) : NULL;
     e->k = JN_SETBLOCK;
     if (gy_jp_tok(p)->k == JT_PIPE) {
         gy_jn *start = make(p, JN_NAME);
@@ -266,7 +266,7 @@ static gy_jn *parse_with(gy_jparser *p) {
     p->at++;
     while (gy_jp_tok(p)->k != JT_BLOCK_END) {
         if (pairs.n && !gy_jp_expect(p, JT_COMMA)) return NULL;
-        gy_jn *to = target(p, false, NULL), *value;
+        gy_jn *to = target(p, false), *value;
         if (!to || !gy_jp_expect(p, JT_ASSIGN) || !(value = gy_jp_expr(p, true))) return NULL;
         gy_jp_add(p, &pairs, to), gy_jp_add(p, &pairs, value);
     }

@@ -472,9 +472,7 @@ static gy_jlist *chars(gy_jx *x, gy_jv s) {
     for (size_t i = 0, k; i < s.n && l->n < l->cap; i += k) {
         uint32_t cp;
         k = gy_utf8_get(s.s + i, s.n - i, &cp);
-        gy_jv c = gy_jv_str(s.s + i, k);
-        c.mark = s.mark;
-        l->v[l->n++] = c;
+        l->v[l->n++] = gy_jv_str(s.s + i, k); /* characters of markup are plain, as in Python */
     }
     return l;
 }
@@ -506,6 +504,7 @@ gy_jlist *gy_jx_items(gy_jx *x, gy_jv v) {
         for (int64_t i = 0; i < v.r->n; i++) l->v[l->n++] = gy_jv_int(v.r->start + i * v.r->step);
         return l;
     case JX_ITER:
+        gy_jx_force(x, v.l);
         l = gy_jx_list(x, 0);
         l->v = v.l->v + v.l->at, l->n = l->cap = v.l->n - v.l->at;
         v.l->at = v.l->n;

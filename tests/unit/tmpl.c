@@ -140,6 +140,16 @@ static void test_cases(void **state) {
     run_cases(shared_path(rel), rel, "2026-07-04T09:05:07");
 }
 
+static void test_written(void **state) {
+    (void)state;
+    run_cases(data_path("text/tmpl_cases.json"), "tmpl_cases.json", "");
+}
+
+static void test_random(void **state) {
+    (void)state;
+    run_cases(data_path("text/tmpl_random.json"), "tmpl_random.json", "");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) { /* a file of cases, for tools/make_tmpl_cases.py */
         run_cases(argv[1], argv[1], "2026-07-04T09:05:07");
@@ -148,6 +158,8 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_semantics),
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_written),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
