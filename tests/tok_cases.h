@@ -1,6 +1,8 @@
-/* tok_cases - what the tests of the tokenizer share: opening files, and comparing ids and text with a count of both.
+/* tok_cases - what the tests of the tokenizer share: opening files, and comparing ids and text with
+ * a count of both.
  *
- * A case that differs is printed with its name and text, and counted; tok_done fails the test if any did. */
+ * A case that differs is printed with its name and text, and counted; tok_done fails the test if
+ * any did. */
 #ifndef GY_TOK_CASES_H
 #define GY_TOK_CASES_H
 
@@ -48,12 +50,14 @@ static inline gy_tok *tok_open(const char *path, const gy_json *config, const ch
     gy_err err = {0};
     size_t n;
     char *s = tok_file(path, &n);
-    if (gy_tok_open_json(s, n, config, cache_dir, &tok, &err)) fail_msg("%s: %s: %s", path, gy_rc_name(err.rc), err.msg);
+    if (gy_tok_open_json(s, n, config, cache_dir, &tok, &err))
+        fail_msg("%s: %s: %s", path, gy_rc_name(err.rc), err.msg);
     free(s);
     return tok;
 }
 
-static inline void tok_miss(const tok_count *c, const char *what, const gy_json *text, const char *got) {
+static inline void tok_miss(const tok_count *c, const char *what, const gy_json *text,
+                            const char *got) {
     gy_buf b = {0};
     gy_json_write(&b, text);
     print_message("%s: %s of %.200s: got %.400s\n", c->group, what, b.p, got);
@@ -61,8 +65,8 @@ static inline void tok_miss(const tok_count *c, const char *what, const gy_json 
 }
 
 /* Encodes text and compares with the list ids. */
-static inline void tok_check_ids(tok_count *c, const gy_tok *tok, const char *what, const gy_json *text, const gy_json *ids,
-                                 unsigned flags) {
+static inline void tok_check_ids(tok_count *c, const gy_tok *tok, const char *what,
+                                 const gy_json *text, const gy_json *ids, unsigned flags) {
     gy_ids out = {0};
     gy_err err = {0};
     c->total++;
@@ -96,8 +100,8 @@ static inline int32_t *tok_list(const gy_json *ids) {
     return id;
 }
 
-static inline void tok_check_text(tok_count *c, const gy_tok *tok, const char *what, const gy_json *ids, const gy_json *text,
-                                  bool skip) {
+static inline void tok_check_text(tok_count *c, const gy_tok *tok, const char *what,
+                                  const gy_json *ids, const gy_json *text, bool skip) {
     gy_buf b = {0};
     gy_err err = {0};
     int32_t *id = tok_list(ids);
@@ -114,7 +118,8 @@ static inline void tok_check_text(tok_count *c, const gy_tok *tok, const char *w
 
 static inline void tok_done(const tok_count *c) {
     print_message("%s: %d of %d\n", c->group, c->passed, c->total);
-    if (c->passed != c->total) fail_msg("%s: %d of %d cases differ", c->group, c->total - c->passed, c->total);
+    if (c->passed != c->total)
+        fail_msg("%s: %d of %d cases differ", c->group, c->total - c->passed, c->total);
 }
 
 #endif

@@ -4,7 +4,8 @@
     pip install tokenizers==0.23.3
     tools/make_tok_cases.py tests/data/text/tok
 
-Each tokenizer is trained on, or written for, the sentences below, saved as NAME.json, and read back from there, so that
+Each tokenizer is trained on, or written for, the sentences below (training is not deterministic: a new run gives other, equally
+valid cases), saved as NAME.json, and read back from there, so that
 the oracle sees the same file as gyre. expected.json holds for each text: ids, with_special (ids with the post-processor,
 where different), literal (special tokens' names taken as text, where different), decoded, skipped (special tokens left
 out, where different). Texts that the reference refuses are left out.
@@ -21,24 +22,24 @@ SENTENCES = [
     "The miller counts the sacks of flour before the rain comes down from the hills.",
     "Every evening she writes three letters and posts none of them.",
     "Numbers like 17, 204 and 3999 are read digit by digit in this village.",
-    "Le garçon a mangé une crêpe à côté de l'école; l'hiver, il préfère le thé.",
-    "Größere Straßen führen über die Brücke zum Süßwasserhafen.",
-    "Вечером старый мельник считает мешки и пьёт чай.",
-    "שלום, הטחנה סגורה היום",
-    "الطاحونة مغلقة اليوم",
-    "粉屋は雨の前に袋を数える。磨坊主在下雨前数袋子。",
-    "방앗간 주인은 비가 오기 전에 자루를 센다.",
+    "Le gar\u00e7on a mang\u00e9 une cr\u00eape \u00e0 c\u00f4t\u00e9 de l'\u00e9cole; l'hiver, il pr\u00e9f\u00e8re le th\u00e9.",
+    "Gr\u00f6\u00dfere Stra\u00dfen f\u00fchren \u00fcber die Br\u00fccke zum S\u00fc\u00dfwasserhafen.",
+    "\u0412\u0435\u0447\u0435\u0440\u043e\u043c \u0441\u0442\u0430\u0440\u044b\u0439 \u043c\u0435\u043b\u044c\u043d\u0438\u043a \u0441\u0447\u0438\u0442\u0430\u0435\u0442 \u043c\u0435\u0448\u043a\u0438 \u0438 \u043f\u044c\u0451\u0442 \u0447\u0430\u0439.",
+    "\u05e9\u05dc\u05d5\u05dd, \u05d4\u05d8\u05d7\u05e0\u05d4 \u05e1\u05d2\u05d5\u05e8\u05d4 \u05d4\u05d9\u05d5\u05dd",
+    "\u0627\u0644\u0637\u0627\u062d\u0648\u0646\u0629 \u0645\u063a\u0644\u0642\u0629 \u0627\u0644\u064a\u0648\u0645",
+    "\u7c89\u5c4b\u306f\u96e8\u306e\u524d\u306b\u888b\u3092\u6570\u3048\u308b\u3002\u78e8\u574a\u4e3b\u5728\u4e0b\u96e8\u524d\u6570\u888b\u5b50\u3002",
+    "\ubc29\uc557\uac04 \uc8fc\uc778\uc740 \ube44\uac00 \uc624\uae30 \uc804\uc5d0 \uc790\ub8e8\ub97c \uc13c\ub2e4.",
     "for (i = 0; i < n; i++) { total += sacks[i]; }",
     "She's said they'll be back, but we've heard that before; it isn't likely.",
-    "emoji 🙂 and flags 🇮🇹 and families 👩‍👩‍👧 travel badly",
+    "emoji \U0001f642 and flags \U0001f1ee\U0001f1f9 and families \U0001f469\u200d\U0001f469\u200d\U0001f467 travel badly",
 ]
 TEXTS = [
     "", " ", "  ", "   ", "\n", "\r\n\t ", "a", " a", "a ", "  a  b ", "The miller counts", "the Miller's sacks", "the  miller\n\ncounts",
-    "It isn't likely; she's heard we've been there, they'll say.", "I'LL WE'VE DON'T", "17 204 3999 12345678", "３９ ٣٤ ½ ²",
-    "garçon", "garc\u0327on", "e\u0301e\u0301", "\u0301", "a\u0300\u0301\u0302b", "STRASSE Straße ẞ", "İstanbul ı", "Вечером пьёт", "שלום, הטחנה",
-    "الطاحونة مغلقة", "\u202bשלום\u202c abc", "粉屋は雨の前に", "磨坊主 abc 数袋子123", "방앗간 주인", "\u1112\u1161\u11ab", "🙂", "🙂🙂 🇮🇹", "👩‍👩‍👧!", "x👍🏽y",
-    "\u00a0a\u2003b\u3000", "\u200b\ufeff", "\u0000\u0001\u007f", "\ufffd\ufffe", "\U0010ffff\U000e0041", "<0x41><0xE2>", "\u2581", "\u2581the \u2581", "##er", "</w>", "Ġthe Ċ",
-    "zzzzqqqq", "thethethethe", "a" * 70, "ab" * 90, "x" * 33, "é" * 20, "," * 40, "The quick brown fox jumps. Over the lazy dog?", "do not say 's or n't .", "[CLS] [SEP] [UNK]",
+    "It isn't likely; she's heard we've been there, they'll say.", "I'LL WE'VE DON'T", "17 204 3999 12345678", "\uff13\uff19 \u0663\u0664 \u00bd \u00b2",
+    "gar\u00e7on", "garc\u0327on", "e\u0301e\u0301", "\u0301", "a\u0300\u0301\u0302b", "STRASSE Stra\u00dfe \u1e9e", "\u0130stanbul \u0131", "\u0412\u0435\u0447\u0435\u0440\u043e\u043c \u043f\u044c\u0451\u0442", "\u05e9\u05dc\u05d5\u05dd, \u05d4\u05d8\u05d7\u05e0\u05d4",
+    "\u0627\u0644\u0637\u0627\u062d\u0648\u0646\u0629 \u0645\u063a\u0644\u0642\u0629", "\u202b\u05e9\u05dc\u05d5\u05dd\u202c abc", "\u7c89\u5c4b\u306f\u96e8\u306e\u524d\u306b", "\u78e8\u574a\u4e3b abc \u6570\u888b\u5b50123", "\ubc29\uc557\uac04 \uc8fc\uc778", "\u1112\u1161\u11ab", "\U0001f642", "\U0001f642\U0001f642 \U0001f1ee\U0001f1f9", "\U0001f469\u200d\U0001f469\u200d\U0001f467!", "x\U0001f44d\U0001f3fdy",
+    "\u00a0a\u2003b\u3000", "\u200b\ufeff", "\u0000\u0001\u007f", "\ufffd\ufffe", "\U0010ffff\U000e0041", "<0x41><0xE2>", "\u2581", "\u2581the \u2581", "##er", "</w>", "\u0120the \u010a",
+    "zzzzqqqq", "thethethethe", "a" * 70, "ab" * 90, "x" * 33, "\u00e9" * 20, "," * 40, "The quick brown fox jumps. Over the lazy dog?", "do not say 's or n't .", "[CLS] [SEP] [UNK]",
     "<s>", "</s>", "<s>a", "a<s>", "a <s> a", "<s><s>", "<s>a</s>\n<s> b</s>", "<unk>", "<|end|>", "x<|end|>y", " <|end|> ", "<|end|", "{total += sacks[i];}", "https://example.org/a?b=c#d",
 ]
 ADDED_TEXTS = ["<%s>" % "".join(f) for f in itertools.product("sS", "lL", "rR", "nN", "xX")]
@@ -128,7 +129,7 @@ def crossing():
 def partial_fallback():
     v = {"<unk>": 0, "a": 1, "b": 2, " ": 3, "<0xC3>": 4, "<0xA9>": 5, "ab": 6}
     tk = Tokenizer(models.BPE(vocab=v, merges=[("a", "b")], unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    return tk, ["aéb", "xéx", "xxé", "éxx a", "ab éé"], "byte fallback with a few of the bytes only"
+    return tk, ["a\u00e9b", "x\u00e9x", "xx\u00e9", "\u00e9xx a", "ab \u00e9\u00e9"], "byte fallback with a few of the bytes only"
 
 
 def no_unk():
@@ -234,10 +235,10 @@ def added(normalizer, why):
             names.append("q%s%02d" % (n[1:-1], len(names)))
             t = AddedToken(names[-1], single_word=single, lstrip=left, rstrip=right, normalized=normal, special=special)
             (tk.add_special_tokens if special else tk.add_tokens)([t])
-        tk.add_tokens([AddedToken(" qq", normalized=False), AddedToken("qq q", normalized=True), AddedToken("Éa", normalized=True), AddedToken("\n\n", normalized=False)])
+        tk.add_tokens([AddedToken(" qq", normalized=False), AddedToken("qq q", normalized=True), AddedToken("\u00c9a", normalized=True), AddedToken("\n\n", normalized=False)])
         one, other, last, word = names[20], names[4], names[31], names[16]
-        more = frames(names) + [names[0] + n for n in names] + [" qq", "a qq q", "ÉA éa Éa e\u0301a", "a\n\n\nb\n\n", one + " \u00a0 " + other + " qq", "\u3000" + last + "\u3000"]
-        more += ["a" + word, word + "\u0301", word + "\u200d", "Ⓐ " + word, "Ⓐ" + word, word + "٣", word + "‿", "-" + word + "-"]
+        more = frames(names) + [names[0] + n for n in names] + [" qq", "a qq q", "\u00c9A \u00e9a \u00c9a e\u0301a", "a\n\n\nb\n\n", one + " \u00a0 " + other + " qq", "\u3000" + last + "\u3000"]
+        more += ["a" + word, word + "\u0301", word + "\u200d", "\u24b6 " + word, "\u24b6" + word, word + "\u0663", word + "\u203f", "-" + word + "-"]
         return tk, more, why
     return f
 

@@ -388,7 +388,7 @@ static gy_rc word_cached(const gy_bpe *m, const gy_vocab *v, const char *s, size
     if (gy_words_get(m->words, s, n, out)) return GY_OK;
     int before = out->n;
     gy_rc rc = word_ids(m, v, s, n, bytes, w, out, err);
-    if (!rc) gy_words_put(m->words, s, n, out->id + before, out->n - before);
+    if (!rc && out->id) gy_words_put(m->words, s, n, out->id + before, out->n - before);
     return rc;
 }
 

@@ -127,6 +127,7 @@ static void cut_decide(gy_detok *d) {
 static void byte_in(gy_detok *d, char c) {
     uint32_t to;
     gy_buf_c(&d->held, c);
+    if (d->held.oom) return; /* the caller learns it from out */
     while (!(to = gy_trie_next(&d->trie, d->state, (uint8_t)c)) && d->state)
         d->state = d->node[d->state].fail;
     d->state = to;

@@ -1,8 +1,9 @@
-/* text/tok, the incremental part: text comes out whole characters at a time, stop strings are found wherever they lie, and
- * however a text is divided the same is delivered. */
+/* text/tok, the incremental part: text comes out whole characters at a time, stop strings are found
+ * wherever they lie, and however a text is divided the same is delivered. */
 #include "tok_cases.h"
 
-/* A tokenizer whose tokens are the 256 bytes and a few words, with ByteLevel or ByteFallback as decoder. */
+/* A tokenizer whose tokens are the 256 bytes and a few words, with ByteLevel or ByteFallback as
+ * decoder. */
 static gy_tok *byte_tok(const char *decoder, bool fallback) {
     gy_buf b = {0};
     gy_err err = {0};
@@ -19,7 +20,8 @@ static gy_tok *byte_tok(const char *decoder, bool fallback) {
         }
         gy_buf_printf(&b, "\":%d", i);
     }
-    gy_buf_puts(&b, ",\"\xE2\x96\x81stop\":256,\"\xE2\x96\x81\":257,\"the\":258}},\"added_tokens\":[{\"id\":259,\"content\":\"<end>\","
+    gy_buf_puts(&b, ",\"\xE2\x96\x81stop\":256,\"\xE2\x96\x81\":257,\"the\":258}},\"added_tokens\":"
+                    "[{\"id\":259,\"content\":\"<end>\","
                     "\"special\":true}],\"decoder\":");
     gy_buf_puts(&b, decoder);
     gy_buf_puts(&b, "}");
@@ -28,11 +30,14 @@ static gy_tok *byte_tok(const char *decoder, bool fallback) {
     return tok;
 }
 
-#define LEVEL "{\"type\":\"ByteLevel\"}"
+#define LEVEL   "{\"type\":\"ByteLevel\"}"
 #define REPLACE "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},\"content\":\" \"}"
-#define FALLBACK "{\"type\":\"Sequence\",\"decoders\":[" REPLACE ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}"
-#define STRIP                                                                                                          \
-    "{\"type\":\"Sequence\",\"decoders\":[" REPLACE ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"                   \
+#define FALLBACK                                                                                   \
+    "{\"type\":\"Sequence\",\"decoders\":[" REPLACE                                                \
+    ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}"
+#define STRIP                                                                                      \
+    "{\"type\":\"Sequence\",\"decoders\":[" REPLACE                                                \
+    ",{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"                                            \
     "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}"
 
 /* Pushes every byte of s as its own token; what each push gave is separated by | in out. */
@@ -47,7 +52,8 @@ static bool pushes(gy_detok *d, const char *s, gy_buf *out) {
     return stopped;
 }
 
-static void expect(const gy_tok *tok, const char *s, const char *const *stop, int stops, const char *want, int want_stop) {
+static void expect(const gy_tok *tok, const char *s, const char *const *stop, int stops,
+                   const char *want, int want_stop) {
     gy_detok *d;
     gy_err err = {0};
     gy_buf out = {0};
@@ -156,7 +162,8 @@ static void push_text(const gy_tok *tok, const int32_t *id, int n, bool skip, co
 static void leading_space(void **state) {
     (void)state;
     gy_tok *strip = byte_tok(STRIP, true), *keep = byte_tok(FALLBACK, true);
-    static const int32_t words[] = {256, 256, 258}, spaces[] = {257, 257, 256}, special[] = {259, 256, 259, 258};
+    static const int32_t words[] = {256, 256, 258}, spaces[] = {257, 257, 256},
+                         special[] = {259, 256, 259, 258};
     static const int32_t byte_space[] = {0x20, 258}, inside[] = {258, 256};
     push_text(strip, words, 3, true, "stop| stop|the/");
     push_text(keep, words, 3, true, " stop| stop|the/");
@@ -202,12 +209,16 @@ static void random_divisions(void **state) {
         for (size_t i = 0; i < n; i++) {
             if (gy_detok_push(d, (uint8_t)text[i], &out)) break;
             /* Nothing may be out that belongs to the stop string, nor half a character. */
-            if (out.n > want) fail_msg("turn %d: %zu bytes delivered, stop at %zu of %s", turn, out.n, want, text);
-            if (out.n < n && ((uint8_t)text[out.n] & 0xC0) == 0x80) fail_msg("turn %d: half a character", turn);
+            if (out.n > want)
+                fail_msg("turn %d: %zu bytes delivered, stop at %zu of %s", turn, out.n, want,
+                         text);
+            if (out.n < n && ((uint8_t)text[out.n] & 0xC0) == 0x80)
+                fail_msg("turn %d: half a character", turn);
         }
         gy_detok_end(d, &out);
         if (out.n != want || memcmp(out.p ? out.p : "", text, want)) {
-            fail_msg("turn %d: %s stopped by %s %s %s: got %s", turn, text, stop[0], stop[1], stop[2], out.p ? out.p : "");
+            fail_msg("turn %d: %s stopped by %s %s %s: got %s", turn, text, stop[0], stop[1],
+                     stop[2], out.p ? out.p : "");
         }
         assert_int_equal(gy_detok_stop(d) >= 0, want < n);
         gy_buf_free(&out);
@@ -255,8 +266,9 @@ static void streams_equal_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters_whole), cmocka_unit_test(stop_strings),     cmocka_unit_test(stop_refused),
-        cmocka_unit_test(leading_space),    cmocka_unit_test(random_divisions), cmocka_unit_test(streams_equal_whole),
+        cmocka_unit_test(characters_whole), cmocka_unit_test(stop_strings),
+        cmocka_unit_test(stop_refused),     cmocka_unit_test(leading_space),
+        cmocka_unit_test(random_divisions), cmocka_unit_test(streams_equal_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,8 @@ static void bytes_check(tok_count *c, const gy_tok *tok, const gy_json *all) {
         c->total++;
         bool there = gy_tok_bytes(tok, atoi(all->key[i].s), &b);
         for (size_t k = 0; k < b.n; k++) gy_buf_printf(&hex, "%02x", (uint8_t)b.p[k]);
-        if (there && hex.n == all->item[i].n && !memcmp(hex.p ? hex.p : "", all->item[i].s, hex.n)) {
+        if (there && hex.n == all->item[i].n &&
+            !memcmp(hex.p ? hex.p : "", all->item[i].s, hex.n)) {
             c->passed++;
         } else {
             tok_miss(c, all->key[i].s, &all->item[i], hex.p ? hex.p : "nothing");
@@ -42,7 +43,7 @@ static void stream_check(tok_count *c, const gy_tok *tok, const gy_json *row) {
 }
 
 static void fixture(const char *name) {
-    char rel[256], group[64];
+    char rel[256], group[64], group2[64];
     snprintf(rel, sizeof rel, "tokenizers/%s/tokenizer.json.xz", name);
     SKIP_WITHOUT_SHARED(rel);
     gy_tok *tok = tok_open(shared_path(rel), NULL, NULL);
@@ -50,11 +51,13 @@ static void fixture(const char *name) {
     snprintf(group, sizeof group, "fixtures %s", name);
     tok_count c = {group, 0, 0};
     gy_json_doc doc = tok_json(shared_path(rel));
-    const gy_json *cases = gy_json_get(doc.root, "cases"), *stream = gy_json_get(doc.root, "stream");
+    const gy_json *cases = gy_json_get(doc.root, "cases"),
+                  *stream = gy_json_get(doc.root, "stream");
     assert_true(cases && cases->n > 100 && stream && stream->n);
     assert_int_equal(gy_tok_size(tok), gy_json_i(doc.root, "vocab_size", -1));
     for (uint32_t i = 0; i < cases->n; i++) {
-        const gy_json *row = &cases->item[i], *text = gy_json_get(row, "text"), *ids = gy_json_get(row, "ids");
+        const gy_json *row = &cases->item[i], *text = gy_json_get(row, "text"),
+                      *ids = gy_json_get(row, "ids");
         const gy_json *bos = gy_json_get(row, "ids_bos"), *out = gy_json_get(row, "text_out");
         const gy_json *skip = gy_json_get(row, "skip_out");
         if (!out) out = text;
@@ -68,13 +71,14 @@ static void fixture(const char *name) {
     gy_json_free(&doc);
 
     snprintf(rel, sizeof rel, "cases/tokenizer/%s.json", name);
-    snprintf(group, sizeof group, "cases %s", name);
-    tok_count d = {group, 0, 0};
+    snprintf(group2, sizeof group2, "cases %s", name);
+    tok_count d = {group2, 0, 0};
     doc = tok_json(shared_path(rel));
     cases = gy_json_get(doc.root, "encode"), stream = gy_json_get(doc.root, "stream");
     assert_true(cases && cases->n > 10);
     for (uint32_t i = 0; i < cases->n; i++) {
-        const gy_json *row = &cases->item[i], *text = gy_json_get(row, "text"), *ids = gy_json_get(row, "ids");
+        const gy_json *row = &cases->item[i], *text = gy_json_get(row, "text"),
+                      *ids = gy_json_get(row, "ids");
         const gy_json *plain = gy_json_get(row, "literal"), *out = gy_json_get(row, "decodes_to");
         tok_check_ids(&d, tok, "ids", text, ids, 0);
         tok_check_ids(&d, tok, "literal ids", text, plain ? plain : ids, GY_TOK_PLAIN);
@@ -82,8 +86,8 @@ static void fixture(const char *name) {
     }
     for (uint32_t i = 0; i < stream->n; i++) {
         const gy_json *row = &stream->item[i];
-        tok_check_text(&d, tok, gy_json_s(row, "why", "stream"), gy_json_get(row, "ids"), gy_json_get(row, "text"),
-                       gy_json_b(row, "skip_special", false));
+        tok_check_text(&d, tok, gy_json_s(row, "why", "stream"), gy_json_get(row, "ids"),
+                       gy_json_get(row, "text"), gy_json_b(row, "skip_special", false));
     }
     gy_json_free(&doc);
     gy_tok_free(tok);
@@ -92,14 +96,23 @@ static void fixture(const char *name) {
     tok_done(&c);
 }
 
-static void fixture_qwen3(void **state) { (void)state, fixture("qwen3"); }
-static void fixture_deepseek_v3(void **state) { (void)state, fixture("deepseek_v3"); }
-static void fixture_llama2(void **state) { (void)state, fixture("llama2"); }
-static void fixture_gemma3(void **state) { (void)state, fixture("gemma3"); }
+static void fixture_qwen3(void **state) {
+    (void)state, fixture("qwen3");
+}
+static void fixture_deepseek_v3(void **state) {
+    (void)state, fixture("deepseek_v3");
+}
+static void fixture_llama2(void **state) {
+    (void)state, fixture("llama2");
+}
+static void fixture_gemma3(void **state) {
+    (void)state, fixture("gemma3");
+}
 
 /* ---- Small tokenizers, each with one awkward feature ---- */
 
-/* expected.json: {"tokenizers": [{"file", "why", "texts": [{"text", "ids", "decoded", "with_special", "literal"}]}]} */
+/* expected.json: {"tokenizers": [{"file", "why", "texts": [{"text", "ids", "decoded",
+ * "with_special", "literal"}]}]} */
 static void folder(const char *path_expected, const char *group, bool shared) {
     gy_json_doc doc = tok_json(shared ? shared_path(path_expected) : data_path(path_expected));
     const gy_json *all = gy_json_get(doc.root, "tokenizers");
@@ -109,12 +122,16 @@ static void folder(const char *path_expected, const char *group, bool shared) {
     for (uint32_t i = 0; i < all->n; i++) {
         const char *file = gy_json_s(&all->item[i], "file", "");
         const gy_json *texts = gy_json_get(&all->item[i], "texts");
-        snprintf(path, sizeof path, "%.*s%s", (int)(strrchr(path_expected, '/') + 1 - path_expected), path_expected, file);
+        snprintf(path, sizeof path, "%.*s%s",
+                 (int)(strrchr(path_expected, '/') + 1 - path_expected), path_expected, file);
         gy_tok *tok = tok_open(shared ? shared_path(path) : data_path(path), NULL, NULL);
         for (uint32_t k = 0; k < texts->n; k++) {
-            const gy_json *row = &texts->item[k], *text = gy_json_get(row, "text"), *ids = gy_json_get(row, "ids");
-            const gy_json *full = gy_json_get(row, "with_special"), *plain = gy_json_get(row, "literal");
-            const gy_json *skip = gy_json_get(row, "skipped"), *decoded = gy_json_get(row, "decoded");
+            const gy_json *row = &texts->item[k], *text = gy_json_get(row, "text"),
+                          *ids = gy_json_get(row, "ids");
+            const gy_json *full = gy_json_get(row, "with_special"),
+                          *plain = gy_json_get(row, "literal");
+            const gy_json *skip = gy_json_get(row, "skipped"),
+                          *decoded = gy_json_get(row, "decoded");
             tok_check_ids(&c, tok, file, text, ids, 0);
             tok_check_ids(&c, tok, file, text, full ? full : ids, GY_TOK_SPECIALS);
             if (!shared) tok_check_ids(&c, tok, file, text, plain ? plain : ids, GY_TOK_PLAIN);
@@ -140,9 +157,9 @@ static void tiny_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_own), cmocka_unit_test(tiny_shared),         cmocka_unit_test(fixture_qwen3),
-        cmocka_unit_test(fixture_deepseek_v3), cmocka_unit_test(fixture_llama2),
-        cmocka_unit_test(fixture_gemma3),
+        cmocka_unit_test(tiny_own),       cmocka_unit_test(tiny_shared),
+        cmocka_unit_test(fixture_qwen3),  cmocka_unit_test(fixture_deepseek_v3),
+        cmocka_unit_test(fixture_llama2), cmocka_unit_test(fixture_gemma3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
