@@ -85,29 +85,52 @@ static void emit_plus(compiler *c, const gy_rx_node *body, bool lazy) {
     c->re->code[at].x = lazy ? at + 1 : top, c->re->code[at].y = lazy ? top : at + 1;
 }
 
-/* None or more. A body that may be empty becomes (body+)?: a loop entered at its choice would drop
- * the empty way through the body as a way to the exit, and with it its place in the order of
- * preference. */
-static void emit_star(compiler *c, const gy_rx_node *body, bool lazy) {
-    uint32_t exit = put_exit(c);
-    if (may_be_empty(body)) {
-        emit_plus(c, body, lazy);
-    } else {
-        emit(c, body);
-        uint32_t back = put(c, GY_RX_OP_JUMP, 0, false);
-        if (!c->rc) c->re->code[back].x = exit;
+/* Repeats of a body that may match nothing. A round that consumed nothing must leave the loop, at
+ * its own place in the order of preference, so whether a round has consumed is kept in the place of
+ * the thread: the body is there twice.
+ *
+ *     choice: SPLIT fresh, exit    fresh: body, JUMP exit    used: body, JUMP choice    exit:
+ *
+ * A SET of the first copy goes on in the second. */
+static void emit_empty_loop(compiler *c, const gy_rx_node *body, bool lazy, bool plus) {
+    gy_regex *re = c->re;
+    uint32_t enter = plus ? put(c, GY_RX_OP_JUMP, 0, false) : 0;
+    uint32_t choice = put_exit(c), fresh = re->n_code;
+    if (!c->rc && plus) re->code[enter].x = fresh;
+    emit(c, body);
+    uint32_t leave = put(c, GY_RX_OP_JUMP, 0, false), used = re->n_code;
+    emit(c, body);
+    uint32_t back = put(c, GY_RX_OP_JUMP, 0, false);
+    if (c->rc) return;
+    for (uint32_t i = fresh; i < leave; i++) {
+        if (re->code[i].op == GY_RX_OP_SET) re->code[i].x += used - fresh;
     }
+    re->code[back].x = choice, re->code[leave].x = re->n_code;
+    patch_exit(c, choice, re->n_code, lazy);
+}
+
+/* None or more, or with plus one or more. */
+static void emit_loop(compiler *c, const gy_rx_node *body, bool lazy, bool plus) {
+    if (may_be_empty(body)) {
+        emit_empty_loop(c, body, lazy, plus);
+        return;
+    }
+    if (plus) {
+        emit_plus(c, body, lazy);
+        return;
+    }
+    uint32_t exit = put_exit(c);
+    emit(c, body);
+    uint32_t back = put(c, GY_RX_OP_JUMP, 0, false);
+    if (!c->rc) c->re->code[back].x = exit;
     patch_exit(c, exit, c->re->n_code, lazy);
 }
 
 static void emit_repeat(compiler *c, const gy_rx_node *node) {
     bool plus = node->max < 0 && node->min > 0;
     for (int i = 0; i < node->min - plus && !c->rc; i++) emit(c, node->child);
-    if (plus)
-        emit_plus(c, node->child, node->lazy);
-    else if (node->max < 0)
-        emit_star(c, node->child, node->lazy);
-    /* Optional copies leave for the same place; they are found again by their y of 0. */
+    if (node->max < 0) emit_loop(c, node->child, node->lazy, plus);
+    /* Optional copies leave for the same place; marked until it is known. */
     uint32_t first = c->re->n_code;
     for (int i = node->min; i < node->max && !c->rc; i++) {
         uint32_t at = put_exit(c);

@@ -46,7 +46,7 @@ SMALL = ["", "a", "a|b|ab", r"a{1,2}+", "a++a", "a?+a", r"\s++$", "^a", "a$", r"
          "[[:^digit:]]+", "[[:space:]]+", "[[:xdigit:]]+", "[[:word:]]+", r"\x41", r"\x{1F600}+", r"\u0041", r"\t|\n|\r|\f|\v|\a|\e",
          r"\.", r"\-\/\<", "(?#c)a", "(?<n>a)b", "(?i-i:A)", r"\p{^L}+", r"\P{L}+", r"\p{Letter}+", r"\p{lu}", r"\p{ L u }",
          r"\p{Latin}+", r"\p{Hiragana}+", r"\p{Cyrillic}+", r"\p{Greek}+", r"\p{Any}", r"\p{LC}+", r"\p{M}+", r"\p{Sc}", r"\p{C}",
-         "[\U0001F600-\U0001F64F]", "\u00e9|e", r"[^\x{0}-\x{7F}]+", r"(?:a{1,3}){1,3}b", "(?:(?:a+)+)+b", "[^\\s]++\\s?+"]
+         "[\U0001F600-\U0001F64F]", "\u00e9|e", r"[^\x{0}-\x{7F}]+", r"(?:a{1,3}){1,3}b", "(?:(?:a+)+)+b", r"(?:(?:b|\d|[ab]??))*", r"(?:\w|(?:(?:[^a]{0,2})*?)+|)*", "(?:(?:|a)+)*?b", "[^\\s]++\\s?+"]
 TEXTS = ["", " ", "Hello, world! It's 12345 o'clock; I'LL see you'Re all.", "  leading and trailing  ", "tabs\t\tand\nnew\r\n\r\nlines \n x",
          "'\u017f 'S 's 'D don't WE'VE", "caf\u00e9 cafe\u0301 na\u00efve \u00dcBER Stra\u00dfe \u01c5a \u0130I\u0131i",
          "\u4e2d\u6587\u5b57\u7b26\uff0c\u6df7\u5408English\u548c123\u6570\u5b57\u3002\u3072\u3089\u304c\u306a\u30ab\u30bf\u30ab\u30ca",
