@@ -1,18 +1,18 @@
-/* text/tok_in - what the files of the tokenizer share; nothing outside text/tok*.c, bpe.c, unigram.c, wordpiece.c,
- * added.c, post.c, decoder.c and detok.c includes it.
+/* text/tok_in - what the files of the tokenizer share; nothing outside text/tok*.c, bpe.c,
+ * unigram.c, wordpiece.c, added.c, post.c, decoder.c and detok.c includes it.
  *
  *     gy_tok
- *       added      names cut out of the raw and of the normalised text       added.c
- *       norm       text to text                                              normalize.h
- *       pretok     text to pieces                                            pretok.h
- *       vocab      names <-> ids: text | name[id] = span | slot[hash] = id   tok_vocab.c
- *       bpe, uni, wordpiece: piece to ids                                    bpe.c, unigram.c, wordpiece.c
- *       post       ids before and after                                      post.c
- *       decoder    names to text, as steps through which tokens stream       decoder.c
+ *       added      names cut out of the raw and of the normalised text    added.c
+ *       norm       text to text                                           normalize.h
+ *       pretok     text to pieces                                         pretok.h
+ *       vocab      names <-> ids: text | name[id] = span | slot[hash]     tok_vocab.c
+ *       bpe        a piece to ids; also uni and wp (wordpiece)            bpe.c
+ *       post       ids before and after                                   post.c
+ *       decoder    names to text, steps through which tokens stream       decoder.c
  *
- * The large arrays (vocab, pairs of bpe, trie of uni) are each allocated by themselves, or all lie inside image, the
- * bytes of a compiled copy (tok_cache.c). Everything is constant once open, but for the cache of words, which is
- * lock-free. */
+ * The large arrays (vocab, pairs of bpe, trie of uni) are each allocated by themselves, or all lie
+ * inside image, the bytes of a compiled copy (tok_cache.c). Everything is constant once open, but
+ * for the cache of words, which is lock-free. */
 #ifndef GY_TEXT_TOK_IN_H
 #define GY_TEXT_TOK_IN_H
 
@@ -38,8 +38,8 @@ typedef struct {
 typedef struct {
     char *text; /* [text_bytes] all names, one after the other */
     size_t text_bytes;
-    gy_name *name; /* [n] */
-    int n;         /* highest id + 1 */
+    gy_name *name;       /* [n] */
+    int n;               /* highest id + 1 */
     gy_vocab_slot *slot; /* [mask + 1], at most half full */
     uint32_t mask;
 } gy_vocab;
@@ -88,7 +88,8 @@ static inline uint32_t gy_tok_hash(const char *s, size_t n) {
     return (uint32_t)(h ^ h >> 32);
 }
 
-static inline int32_t gy_vocab_find_hash(const gy_vocab *v, const char *s, size_t n, uint32_t hash) {
+static inline int32_t gy_vocab_find_hash(const gy_vocab *v, const char *s, size_t n,
+                                         uint32_t hash) {
     if (!v->slot) return -1;
     for (uint32_t i = hash & v->mask;; i = (i + 1) & v->mask) {
         int32_t id = v->slot[i].id;
@@ -109,9 +110,17 @@ static inline const char *gy_vocab_name(const gy_vocab *v, int32_t id, size_t *n
 /* Whether more bytes could make s[n], n >= 1, one well-formed character. */
 static inline bool gy_tok_unfinished(const char *s, size_t n) {
     uint8_t a = (uint8_t)s[0];
-    size_t need = a >= 0xC2 && a <= 0xDF ? 2 : (a & 0xF0) == 0xE0 ? 3 : a >= 0xF0 && a <= 0xF4 ? 4 : 0;
+    size_t need = a >= 0xC2 && a <= 0xDF   ? 2
+                  : (a & 0xF0) == 0xE0     ? 3
+                  : a >= 0xF0 && a <= 0xF4 ? 4
+                                           : 0;
     if (n >= need) return false;
-    uint8_t lo = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80, hi = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
+    uint8_t lo = a == 0xE0   ? 0xA0
+                 : a == 0xF0 ? 0x90
+                             : 0x80,
+            hi = a == 0xED   ? 0x9F
+                 : a == 0xF4 ? 0x8F
+                             : 0xBF;
     for (size_t i = 1; i < n; i++, lo = 0x80, hi = 0xBF) {
         if ((uint8_t)s[i] < lo || (uint8_t)s[i] > hi) return false;
     }
@@ -168,7 +177,7 @@ typedef struct {
 typedef struct {
     gy_buf clean, normal, mapped, word;
     gy_pieces pieces;
-    gy_bpe_sym *sym; /* [sym_cap] */
+    gy_bpe_sym *sym;   /* [sym_cap] */
     gy_bpe_step *heap; /* [heap_cap] */
     size_t sym_cap, heap_cap;
     void *path; /* [path_cap] bytes: the best paths of Unigram */
@@ -195,11 +204,13 @@ enum { GY_BPE_JOINT_BITS = 1 << 19 };
 typedef struct {
     gy_bpe_pair *pair; /* [pair_mask + 1], at most half full */
     uint32_t pair_mask;
-    uint64_t *joint; /* bitset [GY_BPE_JOINT_BITS]: hashes of the character pairs that a merge can join */
-    bool foreign;    /* a merge has <0xNN> or the unknown token as an operand: joint does not tell */
-    uint32_t *key;   /* [vocab.n] or NULL: instead of pairs, two neighbours join when their text is a name, smallest key
-                      * first (sentencepiece); UINT32_MAX: this name is not for text */
-    uint32_t longest; /* bytes of the longest name; with key */
+    uint64_t *
+        joint; /* bitset [GY_BPE_JOINT_BITS]: hashes of the character pairs that a merge can join */
+    bool foreign; /* a merge has <0xNN> or the unknown token as an operand: joint does not tell */
+    uint32_t
+        *key; /* [vocab.n] or NULL: instead of pairs, two neighbours join when their text is a name,
+               * smallest key first (sentencepiece); UINT32_MAX: this name is not for text */
+    uint32_t longest;      /* bytes of the longest name; with key */
     int32_t byte_id[256];  /* id of a byte's character of the ByteLevel alphabet, -1 without */
     int32_t ascii_id[128]; /* id of an ASCII character */
     int32_t fallback[256]; /* id of <0xNN>, -1 without */
@@ -212,20 +223,26 @@ typedef struct {
     gy_words *words;
 } gy_bpe;
 
-/* After pairs or keys and options are set: the tables that follow from them, and the cache of words. */
+/* After pairs or keys and options are set: the tables that follow from them, and the cache of
+ * words. */
 gy_rc gy_bpe_ready(gy_bpe *m, const gy_vocab *v, gy_err *err);
-/* Builds the table of pairs from merge[n], in order of rank (rank is set here); the last of equal pairs wins. */
+/* Builds the table of pairs from merge[n], in order of rank (rank is set here); the last of equal
+ * pairs wins. */
 gy_rc gy_bpe_pairs(gy_bpe *m, const gy_bpe_pair *merge, size_t n, gy_err *err);
-/* Notes in joint that a merge joins the names a[na] and b[nb]; does nothing for models whose pieces are not cut. */
-void gy_bpe_joint(gy_bpe *m, const char *a, size_t na, int32_t id_a, const char *b, size_t nb, int32_t id_b);
+/* Notes in joint that a merge joins the names a[na] and b[nb]; does nothing for models whose pieces
+ * are not cut. */
+void gy_bpe_joint(gy_bpe *m, const char *a, size_t na, int32_t id_a, const char *b, size_t nb,
+                  int32_t id_b);
 gy_rc gy_bpe_joint_new(gy_bpe *m, gy_err *err);
 /* Builds key and joint from scores. usable[id] false: a name that text never gives. */
-gy_rc gy_bpe_scores(gy_bpe *m, const gy_vocab *v, const float *score, const bool *usable, gy_err *err);
-gy_rc gy_bpe_piece(const gy_bpe *m, const gy_vocab *v, const char *s, size_t n, bool bytes, gy_tok_work *w, gy_ids *out,
-                   gy_err *err);
+gy_rc gy_bpe_scores(gy_bpe *m, const gy_vocab *v, const float *score, const bool *usable,
+                    gy_err *err);
+gy_rc gy_bpe_piece(const gy_bpe *m, const gy_vocab *v, const char *s, size_t n, bool bytes,
+                   gy_tok_work *w, gy_ids *out, gy_err *err);
 void gy_bpe_free(gy_bpe *m);
 
-/* ---- The cache of words (tok_words.c): short pieces to ids, shared by all threads without locks ---- */
+/* ---- The cache of words (tok_words.c): short pieces to ids, shared by all threads without locks
+ * ---- */
 
 enum { GY_WORD_BYTES = 32, GY_WORD_IDS = 6 };
 gy_words *gy_words_new(void);
@@ -249,7 +266,8 @@ typedef struct {
 gy_rc gy_uni_build(gy_uni *u, const gy_vocab *v, const bool *usable, gy_err *err);
 /* What follows from the tables. */
 void gy_uni_ready(gy_uni *u, const gy_vocab *v);
-gy_rc gy_uni_piece(const gy_uni *u, const gy_vocab *v, const char *s, size_t n, gy_tok_work *w, gy_ids *out, gy_err *err);
+gy_rc gy_uni_piece(const gy_uni *u, const gy_vocab *v, const char *s, size_t n, gy_tok_work *w,
+                   gy_ids *out, gy_err *err);
 
 /* ---- WordPiece and WordLevel (wordpiece.c) ---- */
 
@@ -257,26 +275,28 @@ typedef struct {
     char *start, *more; /* prefix of a word's first and of its other pieces; never NULL */
     int64_t max_chars;
     size_t longest; /* bytes of the longest name */
-    int32_t unk; /* -1 when absent */
+    int32_t unk;    /* -1 when absent */
 } gy_wordpiece;
 
-gy_rc gy_wordpiece_piece(const gy_wordpiece *m, const gy_vocab *v, const char *s, size_t n, gy_tok_work *w, gy_ids *out,
-                         gy_err *err);
-gy_rc gy_wordlevel_piece(const gy_wordpiece *m, const gy_vocab *v, const char *s, size_t n, gy_ids *out, gy_err *err);
+gy_rc gy_wordpiece_piece(const gy_wordpiece *m, const gy_vocab *v, const char *s, size_t n,
+                         gy_tok_work *w, gy_ids *out, gy_err *err);
+gy_rc gy_wordlevel_piece(const gy_wordpiece *m, const gy_vocab *v, const char *s, size_t n,
+                         gy_ids *out, gy_err *err);
 
 /* ---- Added tokens (added.c) ---- */
 
 typedef struct {
     const char *s; /* [n] in arena */
     uint32_t n, shown_n;
-    const char *shown; /* [shown_n] what decoding gives: normalised when the token is, as in the reference */
+    const char *shown; /* [shown_n] what decoding gives: normalised when the token is, as in the
+                          reference */
     int32_t id;
     bool special, single_word, lstrip, rstrip, normalized;
 } gy_added_token;
 typedef struct {
-    gy_trie trie;          /* value: index of a token */
-    uint64_t pair[1024];   /* bitset: the first two bytes of some token */
-    uint64_t single[4];    /* bitset: tokens of one byte */
+    gy_trie trie;        /* value: index of a token */
+    uint64_t pair[1024]; /* bitset: the first two bytes of some token */
+    uint64_t single[4];  /* bitset: tokens of one byte */
     int n;
 } gy_added_set;
 typedef struct {
@@ -294,13 +314,15 @@ typedef struct {
     size_t found_end; /* where the search goes on */
 } gy_added_match;
 
-/* Adds a token; equal contents are added once. id -1: the id that the vocabulary or the next free number gives. */
+/* Adds a token; equal contents are added once. id -1: the id that the vocabulary or the next free
+ * number gives. */
 gy_rc gy_added_add(gy_added *a, const gy_vocab *v, const gy_added_token *t, gy_err *err);
 /* After all were added: the tables that find them. */
 gy_rc gy_added_ready(gy_added *a, const gy_norm *norm, gy_err *err);
-/* The first match that starts at or after from; text before start (0 <= start <= from) belongs to matches. */
-bool gy_added_next(const gy_added *a, const gy_added_set *set, const char *s, size_t n, size_t start, size_t from, bool plain,
-                   gy_added_match *m);
+/* The first match that starts at or after from; text before start (0 <= start <= from) belongs to
+ * matches. */
+bool gy_added_next(const gy_added *a, const gy_added_set *set, const char *s, size_t n,
+                   size_t start, size_t from, bool plain, gy_added_match *m);
 static inline const gy_added_token *gy_added_by_id(const gy_added *a, int32_t id) {
     return id >= 0 && id < a->ids && a->of_id && a->of_id[id] >= 0 ? &a->token[a->of_id[id]] : NULL;
 }
@@ -311,7 +333,8 @@ void gy_added_free(gy_added *a);
 
 typedef struct {
     gy_ids before, after;
-    int32_t first; /* the first of before as the file says, -1 without: a begin token if nothing else names one */
+    int32_t first; /* the first of before as the file says, -1 without: a begin token if nothing
+                      else names one */
 } gy_post;
 gy_rc gy_post_new(gy_post *p, const gy_json *post_processor, const gy_tok *tok, gy_err *err);
 /* add_bos, add_eos: 1 0 or -1 (as the file says). */
@@ -321,14 +344,23 @@ void gy_post_free(gy_post *p);
 /* ---- Decoding (decoder.c) ---- */
 
 typedef enum {
-    GY_DEC_JOIN, GY_DEC_BYTELEVEL, GY_DEC_REPLACE, GY_DEC_REPLACE_RE, GY_DEC_FALLBACK, GY_DEC_FUSE, GY_DEC_STRIP,
-    GY_DEC_METASPACE, GY_DEC_WORDPIECE, GY_DEC_BPE
+    GY_DEC_JOIN,
+    GY_DEC_BYTELEVEL,
+    GY_DEC_REPLACE,
+    GY_DEC_REPLACE_RE,
+    GY_DEC_FALLBACK,
+    GY_DEC_FUSE,
+    GY_DEC_STRIP,
+    GY_DEC_METASPACE,
+    GY_DEC_WORDPIECE,
+    GY_DEC_BPE
 } gy_dec_kind;
 typedef struct {
-    uint8_t kind;  /* gy_dec_kind */
-    bool fused;    /* the input is one token that arrives in parts */
-    bool flag;     /* METASPACE: drop what the first token starts with; WORDPIECE: clean up */
-    char *from, *to; /* REPLACE: pattern, content; STRIP: content; METASPACE: replacement; WORDPIECE: prefix; BPE: suffix */
+    uint8_t kind;    /* gy_dec_kind */
+    bool fused;      /* the input is one token that arrives in parts */
+    bool flag;       /* METASPACE: drop what the first token starts with; WORDPIECE: clean up */
+    char *from, *to; /* REPLACE: pattern, content; STRIP: content; METASPACE: replacement;
+                        WORDPIECE: prefix; BPE: suffix */
     size_t from_bytes, to_bytes;
     int64_t start, stop; /* STRIP */
     gy_regex *re;
@@ -343,7 +375,8 @@ gy_rc gy_decoder_new(gy_decoder *d, const gy_json *decoder, gy_err *err);
 void gy_decoder_bytes(const gy_decoder *d, const char *s, size_t n, gy_buf *out);
 void gy_decoder_free(gy_decoder *d);
 
-/* One text being decoded. sink gets valid UTF-8, except that bytes from ByteLevel pass as they are. */
+/* One text being decoded. sink gets valid UTF-8, except that bytes from ByteLevel pass as they are.
+ */
 typedef struct {
     const gy_decoder *d;
     struct {
@@ -351,7 +384,7 @@ typedef struct {
         uint64_t tokens; /* seen by this step */
         int64_t cut;     /* STRIP: removed at the start; -1 when that is over */
     } at[GY_DEC_STEPS];
-    uint8_t part[4];  /* FALLBACK: bytes of an unfinished character */
+    uint8_t part[4]; /* FALLBACK: bytes of an unfinished character */
     int parts;
     void (*sink)(void *arg, const char *s, size_t n);
     void *arg;
@@ -387,7 +420,8 @@ int gy_tok_byte_name(const char *s, size_t n);
 /* The ids of <0x00> to <0xFF>, -1 without; true when all exist. */
 bool gy_tok_fallback(const gy_vocab *v, int32_t id[256]);
 
-/* ---- tokenizer.json in parts (tok_scan.c): the large arrays are read straight from the text ---- */
+/* ---- tokenizer.json in parts (tok_scan.c): the large arrays are read straight from the text ----
+ */
 
 typedef struct {
     gy_name a, b; /* see tok_scan.c */
@@ -395,11 +429,12 @@ typedef struct {
 typedef struct {
     const char *text; /* the file's */
     gy_vocab_new names;
-    double *score; /* [names.n] when vocab is a list of (name, score) */
+    double *score;       /* [names.n] when vocab is a list of (name, score) */
     gy_tok_merge *merge; /* [merges] */
     size_t merges;
     gy_buf escaped;
-    bool vocab, scored, has_merges; /* model.vocab is there, is such a list; model.merges is there */
+    bool vocab, scored,
+        has_merges; /* model.vocab is there, is such a list; model.merges is there */
 } gy_tok_scan;
 
 /* Reads vocab and merges; the text of everything else goes to rest. text must live as long as s. */
@@ -413,9 +448,12 @@ void gy_tok_scan_free(gy_tok_scan *s);
 typedef struct {
     uint64_t bytes, hash;
 } gy_tok_source;
-/* Loads the large arrays and the rest's JSON text (gy_free) from dir; false when there is no usable copy. */
-bool gy_tok_cache_load(gy_tok *tok, const char *dir, gy_tok_source source, char **rest, size_t *rest_bytes);
+/* Loads the large arrays and the rest's JSON text (gy_free) from dir; false when there is no usable
+ * copy. */
+bool gy_tok_cache_load(gy_tok *tok, const char *dir, gy_tok_source source, char **rest,
+                       size_t *rest_bytes);
 /* Best effort: failure leaves no file behind and is silent, since the copy is only a short cut. */
-void gy_tok_cache_save(const gy_tok *tok, const char *dir, gy_tok_source source, const char *rest, size_t rest_bytes);
+void gy_tok_cache_save(const gy_tok *tok, const char *dir, gy_tok_source source, const char *rest,
+                       size_t rest_bytes);
 
 #endif

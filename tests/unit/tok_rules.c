@@ -208,10 +208,10 @@ static void refused(void **state) {
          ",\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"x\",77],\"cls\":[\"a\",0]}}",
          GY_EFORMAT, "77"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"Sequence\":"
-                   "{\"id\":\"B\"}}]}}",
+         "{\"id\":\"B\"}}]}}",
          GY_EUNSUPPORTED, "single"},
         {"{" MODEL ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{"
-                   "\"SpecialToken\":{\"id\":\"q\"}}]}}",
+         "\"SpecialToken\":{\"id\":\"q\"}}]}}",
          GY_EFORMAT, "q"},
         {"{" MODEL ",\"added_tokens\":[{\"id\":1}]}", GY_EFORMAT, "content"},
         {"{" MODEL ",\"added_tokens\":[{\"id\":9000000,\"content\":\"x\"}]}", GY_EFORMAT,
