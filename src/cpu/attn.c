@@ -5,7 +5,7 @@
 
 enum {
     TILE_QUERIES = 64,    /* rows x heads of one item: a page is decoded once for all of them */
-    SMALL_WORK = 1 << 15, /* multiplications below which waking the pool costs more than it gives */
+    SMALL_WORK = 1 << 17, /* multiplications below which waking the pool costs more than it gives */
     PARTS_MAX = 4 << 20   /* floats */
 };
 

@@ -12,7 +12,7 @@ typedef struct {
     gy_cpu_turn *turn;
 } job;
 
-enum { SMALL_WORK = 1 << 13, RANGES_PER_THREAD = 4 };
+enum { SMALL_WORK = 1 << 15, RANGES_PER_THREAD = 4 };
 
 typedef struct {
     gy_cpu_range_fn fn;
