@@ -101,13 +101,20 @@ static gy_rc query_scale(const gy_json *c, gy_desc *d, double absent, gy_err *e)
     return GY_OK;
 }
 
+/* A cap that is written as null is none, unlike one that is not written. */
+static gy_rc cap_of(const gy_json *c, const char *key, double absent, double *out, gy_err *e) {
+    const gy_json *v = gy_json_get(c, key);
+    gy_rc rc = gy_desc_float(c, key, v ? 0 : absent, out, e);
+    return rc || *out >= 0 ? rc : gy_fail(e, GY_EFORMAT, "config: %s must not be negative", key);
+}
+
 static gy_rc gemma2(const gy_json *c, gy_desc *d, gy_err *e) {
     double attn, final;
     int window;
     gy_rc rc = gemma(c, d, e);
     if (!rc) rc = query_scale(c, d, 144, e);
-    if (!rc) rc = gy_desc_float(c, "attn_logit_softcapping", 50, &attn, e);
-    if (!rc) rc = gy_desc_float(c, "final_logit_softcapping", 30, &final, e);
+    if (!rc) rc = cap_of(c, "attn_logit_softcapping", 50, &attn, e);
+    if (!rc) rc = cap_of(c, "final_logit_softcapping", 30, &final, e);
     if (!rc) rc = gy_desc_int(c, "sliding_window", 1, INT32_MAX, 4096, &window, e);
     d->logit_cap = rc ? 0 : (float) final;
     bool types = !gy_json_null(gy_json_get(c, "layer_types"));
@@ -149,7 +156,7 @@ static gy_rc gemma3_text(const gy_json *c, gy_desc *d, gy_err *e) {
     if (!rc) rc = query_scale(c, d, 256, e);
     if (!rc) rc = gy_desc_int(c, "sliding_window", 1, INT32_MAX, 512, &window, e);
     if (!rc) rc = gy_desc_int(c, "sliding_window_pattern", 1, INT32_MAX, 6, &every, e);
-    if (!rc) rc = gy_desc_float(c, "final_logit_softcapping", 0, &final, e);
+    if (!rc) rc = cap_of(c, "final_logit_softcapping", 0, &final, e);
     if (rc) return rc;
     d->norm = GY_NORM_RMS_PLUS1, d->head = GY_HEAD_IF_PRESENT, d->logit_cap = (float) final;
     /* The reference rounds this factor to bf16 whatever type it computes in. */

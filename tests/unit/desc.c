@@ -446,6 +446,14 @@ static void knobs(void **state) {
     describe("{\"model_type\":\"glm4\"," SIZES "}", &d);
     assert_true(d.layer->mix.rope.pairs && d.layer->mix.rope.rot == 8);
     gy_desc_free(&d);
+    describe("{\"model_type\":\"gemma2\"," SIZES "}", &d);
+    assert_true(d.layer->mix.cap == 50 && d.logit_cap == 30);
+    gy_desc_free(&d);
+    describe("{\"model_type\":\"gemma2\",\"attn_logit_softcapping\":null,\"final_logit_"
+             "softcapping\":null," SIZES "}",
+             &d);
+    assert_true(d.layer->mix.cap == 0 && d.logit_cap == 0);
+    gy_desc_free(&d);
     /* gemma3 of transformers 5: bases by layer type. */
     describe("{\"model_type\":\"gemma3_text\",\"hidden_size\":64,\"num_hidden_layers\":6,"
              "\"intermediate_size\":96,"
