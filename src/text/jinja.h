@@ -7,7 +7,7 @@
  * A value is 16 bytes and is copied freely; lists, dicts and strings that it points to live in the
  * render's arena or in the caller's JSON (strings only). Strings are UTF-8 with a byte count and no
  * NUL. The evaluator leaves through longjmp on failure: everything it holds lies in gy_jx, so
- * nothing is lost. Bounds: every node evaluated and every 256 bytes moved cost a step; nesting of C
+ * nothing is lost. Bounds: every node evaluated and every 64 bytes moved cost a step; nesting of C
  * calls is counted, so depth of data and of macros cannot overflow the stack. Thread: a gy_jx
  * belongs to one render; nodes and tables are constant. */
 #ifndef GY_TEXT_JINJA_H

@@ -32,7 +32,7 @@ void gy_jx_enter(gy_jx *x) {
 }
 
 void gy_jx_charge(gy_jx *x, size_t bytes) {
-    x->steps -= 1 + (int64_t)(bytes / 256);
+    x->steps -= 1 + (int64_t)(bytes / 64);
     if (x->steps < 0) gy_jx_fail(x, GY_ELIMIT, "too many steps");
 }
 
@@ -52,7 +52,7 @@ gy_jv gy_jv_undef(const char *name, size_t n, int which) {
 
 static char *str_room(gy_jx *x, size_t n) {
     if (n > UINT32_MAX / 4) gy_jx_fail(x, GY_ELIMIT, "string too long");
-    if ((size_t)(x->tail_end - x->tail) < n) {
+    if (!x->tail || (size_t)(x->tail_end - x->tail) < n) {
         size_t room = n + n / 2 + 4096;
         x->tail = gy_jx_alloc(x, room);
         x->tail_end = x->tail + room;
@@ -80,7 +80,7 @@ gy_jv gy_jx_tmp(gy_jx *x) {
 /* When a ends where the last string ended, b is written behind it: building a text piece by piece
  * stays linear. */
 gy_jv gy_jx_join2(gy_jx *x, gy_jv a, gy_jv b) {
-    bool grow = a.n && a.s + a.n == x->tail && (size_t)(x->tail_end - x->tail) >= b.n;
+    bool grow = x->tail && a.n && a.s + a.n == x->tail && (size_t)(x->tail_end - x->tail) >= b.n;
     gy_jx_charge(x, grow ? b.n : (size_t)a.n + b.n);
     char *p = grow ? (char *)a.s : str_room(x, (size_t)a.n + b.n);
     if (grow)
@@ -186,7 +186,7 @@ static int64_t find(gy_jx *x, const gy_jdict *d, gy_jv key, uint64_t h) {
     }
     for (uint32_t i = (uint32_t)h & d->mask, turns = 0; d->idx[i]; i = (i + 1) & d->mask) {
         uint32_t k = d->idx[i] - 1;
-        if (++turns % 64 == 0) gy_jx_charge(x, 256);
+        if (++turns % 64 == 0) gy_jx_charge(x, 64);
         if (d->e[k].hash == h && gy_jx_eq(x, d->e[k].k, key)) return k;
     }
     return -1;

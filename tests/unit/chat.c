@@ -204,9 +204,330 @@ static void test_published(void **state) {
     assert_int_equal(total[0], total[1]);
 }
 
+/* ---- Conversations of cases/template/chat.json ---- */
+
+static const char *const sources[][2] = {
+    {"deepseek_v3", "deepseek-v3"}, {"gemma3", "gemma3"}, {"qwen3", "qwen3"}};
+
+static gy_chat *open_published(const char *name, gy_tmpl **t) {
+    char rel[256];
+    size_t n;
+    gy_err err = {0};
+    gy_json_doc doc = {0};
+    gy_chat *chat = NULL;
+    snprintf(rel, sizeof rel, "fixtures/templates/%s.cases.json", name);
+    load(shared_path(rel), &doc);
+    const gy_json *special = gy_json_get(doc.root, "special_tokens");
+    snprintf(rel, sizeof rel, "fixtures/templates/jinja/%s.jinja", name);
+    char *source = read_file(shared_path(rel), &n);
+    assert_non_null(source);
+    gy_chat_options o = {.source = source,
+                         .bos = gy_json_s(special, "bos_token", NULL),
+                         .eos = gy_json_s(special, "eos_token", NULL)};
+    assert_ok(gy_chat_new(&o, &chat, &err), err);
+    assert_ok(gy_tmpl_parse(source, n, t, &err), err);
+    gy_free(source);
+    gy_json_free(&doc);
+    return chat;
+}
+
+/* The case whose outcome is expected: a call with null content must look like one with ""
+ * (cases/README.md). */
+static const gy_json *model_case(const gy_json *cases, const gy_json *c) {
+    if (strcmp(gy_json_s(c, "id", ""), "tool_call_null_content") != 0) return c;
+    for (uint32_t i = 0; i < cases->n; i++)
+        if (strcmp(gy_json_s(&cases->item[i], "id", ""), "tool_call_and_result") == 0 &&
+            strcmp(gy_json_s(&cases->item[i], "tokenizer", ""), gy_json_s(c, "tokenizer", "")) == 0)
+            return &cases->item[i];
+    return c;
+}
+
+static void test_chat_json(void **state) {
+    (void)state;
+    SKIP_WITHOUT_SHARED("cases/template/chat.json");
+    SKIP_WITHOUT_SHARED("fixtures/templates/jinja/qwen3.jinja");
+    gy_json_doc doc = {0};
+    load(shared_path("cases/template/chat.json"), &doc);
+    const gy_json *cases = gy_json_get(doc.root, "cases");
+    int passed = 0, total = 0;
+    for (size_t s = 0; s < sizeof sources / sizeof *sources; s++) {
+        gy_tmpl *t = NULL;
+        gy_chat *chat = open_published(sources[s][1], &t);
+        for (uint32_t i = 0; i < cases->n; i++) {
+            const gy_json *c = &cases->item[i], *like = model_case(cases, c),
+                          *want = gy_json_get(like, "render");
+            gy_buf out = {0};
+            gy_err err = {0};
+            if (strcmp(gy_json_s(c, "tokenizer", ""), sources[s][0]) != 0) continue;
+            gy_rc rc = gy_chat_render(chat, gy_json_get(c, "context"), &out, &err);
+            bool ok = want ? rc == GY_OK && same(&out, want) : rc != GY_OK;
+            if (strcmp(gy_json_s(like, "error", ""), "raised") == 0)
+                ok = rc == GY_EARG && !strcmp(err.msg, gy_json_s(like, "message", ""));
+            if (!ok)
+                printf("MISS %s %s: got %s\n   want %s\n", sources[s][0], gy_json_s(c, "id", ""),
+                       rc ? err.msg : out.p, want ? want->s : "an error");
+            passed += ok, total++;
+            gy_buf_free(&out);
+        }
+        gy_chat_free(chat);
+        gy_tmpl_free(t);
+    }
+    printf("cases/template/chat.json: %d/%d\n", passed, total);
+    gy_json_free(&doc);
+    assert_true(total > 0);
+    assert_int_equal(passed, total);
+}
+
+/* ---- What requests ask for ---- */
+
+static gy_chat *open_chat(const char *source) {
+    gy_chat *chat = NULL;
+    gy_err err = {0};
+    gy_chat_options o = {.source = source, .bos = "<s>", .eos = "</s>"};
+    assert_ok(gy_chat_new(&o, &chat, &err), err);
+    return chat;
+}
+
+static gy_rc ask(const gy_chat *chat, const char *body, gy_buf *out, gy_err *err) {
+    gy_json_doc doc = {0};
+    *err = (gy_err){0};
+    out->n = 0;
+    parse(&doc, body);
+    gy_rc rc = gy_chat_render(chat, doc.root, out, err);
+    gy_json_free(&doc);
+    return rc;
+}
+
+typedef struct {
+    const char *source, *body, *want;
+    gy_rc rc;
+} asked;
+
+static void run_asked(const asked *a, size_t n) {
+    gy_buf out = {0};
+    gy_err err;
+    for (size_t i = 0; i < n; i++) {
+        gy_chat *chat = open_chat(a[i].source);
+        gy_rc rc = ask(chat, a[i].body, &out, &err);
+        const char *got = rc ? err.msg : out.p ? out.p : "";
+        if (rc != a[i].rc || (rc ? strstr(got, a[i].want) == NULL : strcmp(got, a[i].want) != 0))
+            fail_msg("%s\n with %s\n got  %s: %s\n want %s: %s", a[i].source, a[i].body,
+                     gy_rc_name(rc), got, gy_rc_name(a[i].rc), a[i].want);
+        gy_chat_free(chat);
+    }
+    gy_buf_free(&out);
+}
+
+#define TALK                                                                                       \
+    "{\"messages\":[{\"role\":\"system\",\"content\":\"S\"},{\"role\":\"user\",\"content\":\"U\"}" \
+    ","                                                                                            \
+    "{\"role\":\"assistant\",\"content\":\"A\"},{\"role\":\"user\",\"content\":\"V\"}]}"
+
+static void test_builtin(void **state) {
+    (void)state;
+    static const asked a[] = {
+        {"chatml", TALK,
+         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\nA<"
+         "|im_end|>\n<|im_start|>user\nV<|im_end|>\n<|im_start|>assistant\n",
+         GY_OK},
+        {"llama2", TALK, "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A </s><s>[INST] V [/INST]",
+         GY_OK},
+        {"llama3", TALK,
+         "<s><|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|><|start_header_id|>user<|end_"
+         "header_id|>\n\nU<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\nA<|eot_id|><|"
+         "start_header_id|>user<|end_header_id|>\n\nV<|eot_id|><|start_header_id|>assistant<|end_"
+         "header_id|>\n\n",
+         GY_OK},
+        {"mistral-v1", TALK, "<s> [INST] S\n\nU [/INST] A</s> [INST] V [/INST]", GY_OK},
+        {"mistral-v3", TALK, "<s>[INST] S\n\nU[/INST] A</s>[INST] V[/INST]", GY_OK},
+        {"mistral-v7", TALK,
+         "<s>[SYSTEM_PROMPT] S[/SYSTEM_PROMPT][INST] U[/INST] A</s>[INST] V[/INST]", GY_OK},
+        {"gemma", TALK,
+         "<s><start_of_turn>user\nS\n\nU<end_of_turn>\n<start_of_turn>model\nA<end_of_turn>\n<"
+         "start_of_turn>user\nV<end_of_turn>\n<start_of_turn>model\n",
+         GY_OK},
+        {"phi3", TALK,
+         "<|system|>\nS<|end|>\n<|user|>\nU<|end|>\n<|assistant|>\nA<|end|>\n<|user|>\nV<|end|>\n<|"
+         "assistant|>\n",
+         GY_OK},
+        {"zephyr", TALK,
+         "<|system|>\nS</s>\n<|user|>\nU</s>\n<|assistant|>\nA</s>\n<|user|>\nV</"
+         "s>\n<|assistant|>\n",
+         GY_OK},
+        {"vicuna", TALK, "<s>S\n\nUSER: U\nASSISTANT: A</s>\nUSER: V\nASSISTANT:", GY_OK},
+        {"deepseek", TALK,
+         "<s>S<\xEF\xBD\x9CUser\xEF\xBD\x9C>U<\xEF\xBD\x9C"
+         "Assistant\xEF\xBD\x9C>A</s><\xEF\xBD\x9CUser\xEF\xBD\x9C>V<\xEF\xBD\x9C"
+         "Assistant\xEF\xBD\x9C>",
+         GY_OK},
+    };
+    run_asked(a, sizeof a / sizeof *a);
+    assert_null(gy_chat_builtin("nope"));
+}
+
+#define PLAIN                                                                                      \
+    "{% for m in messages %}[{{ m.role }}:{{ m.content + '' }}]{% endfor %}{% if "                 \
+    "add_generation_prompt %}>{% endif %}"
+#define ONE_SYSTEM                                                                                 \
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ "                     \
+    "raise_exception('system must lead') }}{% endif %}[{{ m.role }}:{{ m.content }}]{% endfor %}"
+#define PARTS                                                                                      \
+    "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in "     \
+    "m.content %}{{ p.text if p.type == 'text' else '<img>' }}{% endfor %}{% endif %}{% endfor %}"
+#define CALLS                                                                                      \
+    "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<{{ c.function.name "  \
+    "}} {{ c.function.arguments|tojson }}>{% endfor %}{% endfor %}"
+#define CALLS_TEXT                                                                                 \
+    "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ '<' + "             \
+    "c.function.name + ' ' + c.function.arguments + '>' }}{% endfor %}{% endfor %}"
+#define WITH_CALL(args)                                                                            \
+    "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"function\":{"      \
+    "\"name\":\"f\",\"arguments\":" args "}}]}]}"
+
+static void test_requests(void **state) {
+    (void)state;
+    static const asked a[] = {
+        {PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":\"U\"}]}", "[user:U]>", GY_OK},
+        {PLAIN,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"U\"}],\"add_generation_prompt\":false}",
+         "[user:U]", GY_OK},
+        {PLAIN, "{\"messages\":[{\"role\":\"developer\",\"content\":\"D\"}]}", "[system:D]>",
+         GY_OK},
+        {"{# developer #}" PLAIN, "{\"messages\":[{\"role\":\"developer\",\"content\":\"D\"}]}",
+         "[developer:D]>", GY_OK},
+        {PLAIN, "{\"messages\":[{\"role\":\"function\",\"content\":\"R\"}]}", "[tool:R]>", GY_OK},
+        {PLAIN, "{\"messages\":[{\"role\":\"assistant\",\"content\":null}]}", "[assistant:]>",
+         GY_OK},
+        {PLAIN,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{"
+         "\"type\":\"text\",\"text\":\"b\"}]}]}",
+         "[user:ab]>", GY_OK},
+        {PLAIN,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{"
+         "\"url\":\"x\"}}]}]}",
+         "image_url", GY_EUNSUPPORTED},
+        {PARTS,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{"
+         "\"type\":\"image_url\",\"image_url\":{\"url\":\"x\"}}]}]}",
+         "a<img>", GY_OK},
+        {PLAIN,
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"abc "
+         "\"}],\"continue_final_message\":true}",
+         "[assistant:abc ", GY_OK},
+        {"{% for m in messages %}[{{ m.content|trim }}]{% endfor %}",
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"abc "
+         "\"}],\"continue_final_message\":true}",
+         "[abc", GY_OK},
+        {PLAIN, "{\"messages\":[{\"role\":\"assistant\",\"content\":\"abc\",\"prefill\":true}]}",
+         "[assistant:abc", GY_OK},
+        {PLAIN,
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}],\"continue_final_message\":"
+         "true,\"add_generation_prompt\":true}",
+         "continue_final_message", GY_EARG},
+        {"x",
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\"}],\"continue_final_message\":"
+         "true}",
+         "continue_final_message", GY_EFORMAT},
+        {PLAIN,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"U\"}],\"chat_template_kwargs\":{"
+         "\"tools\":[]}}",
+         "tools", GY_EARG},
+        {"{{ mode }}", "{\"messages\":[],\"chat_template_kwargs\":{\"mode\":\"m\"}}", "m", GY_OK},
+        {ONE_SYSTEM,
+         "{\"messages\":[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":"
+         "\"U\"},{\"role\":\"system\",\"content\":\"b\"}]}",
+         "[system:a\n\nb][user:U]", GY_OK},
+        {"{{ raise_exception('never: ' ~ messages|length) }}",
+         "{\"messages\":[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"system\",\"content\":"
+         "\"b\"}]}",
+         "never: 2", GY_EARG},
+        {CALLS, WITH_CALL("\"{\\\"a\\\":1.0}\""), "<f {\"a\": 1.0}>", GY_OK},
+        {CALLS, WITH_CALL("\"\""), "<f {}>", GY_OK},
+        {CALLS, WITH_CALL("\"{broken\""), "<f \"{broken\">", GY_OK},
+        {CALLS_TEXT, WITH_CALL("\"{\\\"a\\\":1.0}\""), "<f {\"a\":1.0}>", GY_OK},
+        {CALLS_TEXT, WITH_CALL("{\"a\":[1,2.50]}"), "<f {\"a\": [1, 2.50]}>", GY_OK},
+        {CALLS,
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"function_call\":{\"name\":"
+         "\"g\",\"arguments\":\"{}\"}}]}",
+         "<g {}>", GY_OK},
+        {"{{ messages[0].thinking }}{{ messages[0].reasoning }}{{ messages[0].reasoning_content }}",
+         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":\"r\"}]}", "rrr",
+         GY_OK},
+        {"{{ enable_thinking }}{{ thinking }}", "{\"messages\":[],\"reasoning_effort\":\"none\"}",
+         "FalseFalse", GY_OK},
+        {"{{ enable_thinking }}{{ reasoning_effort }}",
+         "{\"messages\":[],\"reasoning_effort\":\"xhigh\"}", "Truehigh", GY_OK},
+        {"{{ reasoning_effort }}{# 'xhigh' #}", "{\"messages\":[],\"reasoning_effort\":\"xhigh\"}",
+         "xhigh", GY_OK},
+        {"{{ tools is none }}{{ documents is none }}{{ bos_token }}{{ eos_token }}{{ pad_token is "
+         "defined }}",
+         "{\"messages\":[]}", "TrueTrue<s></s>False", GY_OK},
+        {PLAIN, "{\"messages\":5}", "messages", GY_EARG},
+        {PLAIN, "{\"messages\":[5]}", "messages", GY_EARG},
+        {PLAIN, "{\"messages\":[{\"content\":\"x\"}]}", "role", GY_EARG},
+        {PLAIN, "{\"messages\":[{\"role\":\"user\",\"content\":5}]}", "content", GY_EARG},
+        {PLAIN, "{\"messages\":[],\"tools\":{}}", "tools", GY_EARG},
+    };
+    run_asked(a, sizeof a / sizeof *a);
+}
+
+static void test_several(void **state) {
+    (void)state;
+    const char *name[] = {"default", "tool_use"}, *text[] = {"D", "{{ tools|length }}"};
+    gy_chat_options o = {.n_named = 2, .name = name, .named = text};
+    gy_chat *chat = NULL;
+    gy_buf out = {0};
+    gy_err err = {0};
+    assert_ok(gy_chat_new(&o, &chat, &err), err);
+    assert_true(gy_chat_has_template(chat));
+    assert_ok(ask(chat, "{\"messages\":[]}", &out, &err), err);
+    assert_string_equal(out.p, "D");
+    assert_ok(ask(chat, "{\"messages\":[],\"tools\":[1,2]}", &out, &err), err);
+    assert_string_equal(out.p, "2");
+    assert_string_equal(gy_chat_source(chat, true), text[1]);
+    gy_chat_free(chat);
+    o = (gy_chat_options){0};
+    assert_ok(gy_chat_new(&o, &chat, &err), err);
+    assert_false(gy_chat_has_template(chat));
+    assert_int_equal(ask(chat, "{\"messages\":[]}", &out, &err), GY_ENOTFOUND);
+    assert_non_null(strstr(err.msg, "no_chat_template"));
+    gy_chat_free(chat);
+    o.source = "a\n{% if %}", err = (gy_err){0};
+    assert_int_equal(gy_chat_new(&o, &chat, &err), GY_EFORMAT);
+    assert_non_null(strstr(err.msg, "line 2"));
+    gy_buf_free(&out);
+}
+
+/* Every allocation of a load and a render fails once; nothing leaks (asan) and every failure says
+ * so. */
+static void test_memory(void **state) {
+    (void)state;
+    gy_buf out = {0};
+    gy_err err = {0};
+    gy_json_doc doc = {0};
+    parse(&doc, WITH_CALL("\"{\\\"a\\\":1.0}\""));
+    gy_chat_options o = {.source = "chatml", .bos = "<s>"};
+    for (long nth = 1;; nth++) {
+        gy_chat *chat = NULL;
+        err = (gy_err){0}, out.n = 0;
+        gy_alloc_fail_at(nth);
+        gy_rc rc = gy_chat_new(&o, &chat, &err);
+        if (!rc) rc = gy_chat_render(chat, doc.root, &out, &err);
+        gy_alloc_fail_at(0);
+        gy_chat_free(chat);
+        gy_buf_free(&out);
+        if (rc) assert_int_equal(rc, err.rc);
+        if (!rc && nth > 400) break;
+        if (nth > 5000) fail_msg("allocation never stops failing");
+    }
+    gy_json_free(&doc);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_published), cmocka_unit_test(test_chat_json),
+        cmocka_unit_test(test_builtin),   cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_several),   cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
