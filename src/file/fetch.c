@@ -16,7 +16,7 @@ typedef struct {
     CURL *curl;
     FILE *out;
     int64_t have; /* bytes that were there before this try */
-    bool started, cancelled, failed;
+    bool cancelled, failed;
 } transfer;
 
 static size_t on_data(char *p, size_t one, size_t n, void *arg) {
@@ -25,12 +25,6 @@ static size_t on_data(char *p, size_t one, size_t n, void *arg) {
     n *= one;
     curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
     if (code >= 400) return n; /* an error page is not the file */
-    if (!t->started && t->have && code == 200) {
-        /* The server sends everything again instead of the range. */
-        if (ftruncate(fileno(t->out), 0) || fseeko(t->out, 0, SEEK_SET)) return t->failed = true, 0;
-        t->have = 0;
-    }
-    t->started = true;
     if (t->out) return fwrite(p, 1, n, t->out) == n ? n : (t->failed = true, 0);
     gy_buf_add(t->f->text, p, n);
     return t->f->text->oom || t->f->text->over ? 0 : n;
@@ -101,7 +95,8 @@ static gy_rc one_try(const gy_fetch *f, const char *part, bool *again, gy_err *e
                 err, GY_ENOTFOUND,
                 "%s: access denied (HTTP %ld); a gated or private repository needs HF_TOKEN",
                 f->url, code);
-        else if (code == 416 && part)
+        else if (part && (code == 416 || got == CURLE_RANGE_ERROR))
+            /* The server does not resume here: the next try starts from the first byte. */
             rc = gy_fail(err, GY_EIO, "%s: range refused", f->url), remove(part), *again = true;
         else if (code >= 400)
             rc = gy_fail(err, GY_EIO, "%s: HTTP %ld", f->url, code),
@@ -174,6 +169,8 @@ gy_rc gy_fetch_run(const gy_fetch *f, gy_err *err) {
     if (f->file) {
         gy_buf_printf(&part, "%s.incomplete", f->file);
         if (!part.p) return gy_fail(err, GY_ENOMEM, "%s: out of memory", f->label);
+        struct stat st; /* whole already, when a run ended between the last byte and the rename */
+        again = f->size < 0 || stat(part.p, &st) || st.st_size != f->size;
     }
     for (int i = 0; again && i < TRIES; i++) {
         last = (gy_err){0};

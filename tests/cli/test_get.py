@@ -44,7 +44,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         Hub.log.append((self.path, self.headers.get("Range"), self.headers.get("Authorization")))
-        start = 0
+        start, name = 0, ""
         if self.path.startswith("/api/models/org/tiny/revision/main"):
             data = self.listing()
         elif self.path.startswith(f"/org/tiny/resolve/{COMMIT}/"):
