@@ -2,8 +2,8 @@
  *
  *     "a|b+(?!c)"  ->  ALT( SET a, CAT( REPEAT 1.. (SET b), AHEAD not (SET c) ) )
  *
- * Everything that consumes is a SET: one code point of set[node->set]. Anchors are AHEAD and BEHIND over sets. Nodes live
- * in the arena, sets in set[]; gy_rx_free ends both. */
+ * Everything that consumes is a SET: one code point of set[node->set]. Anchors are AHEAD and BEHIND
+ * over sets. Nodes live in the arena, sets in set[]; gy_rx_free ends both. */
 #ifndef GY_TEXT_REGEX_AST_H
 #define GY_TEXT_REGEX_AST_H
 

@@ -1,17 +1,21 @@
 /* text/regex_prog - a compiled pattern; inside text/regex only.
  *
- * Code points are mapped to symbols: two code points that no set of the pattern tells apart have one symbol. A program
- * is a list of instructions; a thread is a place in it. Two machines run programs, and give the same matches:
+ * Code points are mapped to symbols: two code points that no set of the pattern tells apart have
+ * one symbol. A program is a list of instructions; a thread is a place in it. Two machines run
+ * programs, and give the same matches:
  *
- *     dfa    state = threads by preference, after consuming; states are made when first reached and kept.
- *            step(state, symbol here) follows the threads up to their next SET (tests see the symbol before and the
- *            symbol here), notes whether the match ends here, and takes those that accept the symbol.
- *     list   the same steps over one list of threads, each with the place where it started; needs no states. Used when
- *            there are too many states or too many failed starts, and as the check of the other.
+ *     dfa    state = threads by preference, after consuming; states are made when first reached,
+ *            and kept. step(state, symbol here) follows the threads up to their next SET (tests
+ *            see the symbol before and the symbol here), notes whether the match ends here, and
+ *            takes those that accept the symbol.
+ *     list   the same steps over one list of threads, each with the place where it started; needs
+ *            no states. Used when there are too many states or too many failed starts, and as the
+ *            check of the other.
  *
- * Tests of one code point are part of a step. A longer lookahead is a program of its own (an entry): its outcome where
- * a state needs it is found by running it there, and is part of the symbol.
- * Owner: gy_regex. Thread: states are made under a lock and published by release stores; all else is constant. */
+ * Tests of one code point are part of a step. A longer lookahead is a program of its own (an
+ * entry): its outcome where a state needs it is found by running it there, and is part of the
+ * symbol. Owner: gy_regex. Thread: states are made under a lock and published by release stores;
+ * all else is constant. */
 #ifndef GY_TEXT_REGEX_PROG_H
 #define GY_TEXT_REGEX_PROG_H
 
@@ -44,7 +48,7 @@ enum {
     GY_RX_INSTS_MAX = 80000, /* times 12 bytes: under 1 MiB */
     GY_RX_LOOKS_MAX = 5,     /* lookaheads of more than one code point */
     GY_RX_SYMBOLS_MAX = 32000,
-    GY_RX_DEAD = 0           /* the state without threads */
+    GY_RX_DEAD = 0 /* the state without threads */
 };
 
 typedef struct {
@@ -53,20 +57,23 @@ typedef struct {
     uint32_t hash;
 } gy_rx_state;
 
-/* What a step works in. A mark is set when it equals generation, which grows by one with each step. */
+/* What a step works in. A mark is set when it equals generation, which grows by one with each step.
+ */
 typedef struct {
     uint32_t *seen, *listed; /* [n_code] marks */
     uint32_t *stack;         /* [2 * n_code + 2] */
     uint32_t generation;
 } gy_rx_scratch;
 
-/* A cell holds (place of the target's row) * 2 + (whether the match ends here) + 2; 0 when not made yet. */
+/* A cell holds (place of the target's row) * 2 + (whether the match ends here) + 2; 0 when not made
+ * yet. */
 typedef struct {
     pthread_mutex_t lock;
     bool has_lock;
     _Atomic(uint32_t) *cell; /* [max_states][width] */
-    uint8_t *looks;          /* [max_states] entries whose outcome a step from the state may need, a bit each */
-    uint32_t width;          /* cells of a row; a power of two when there are looks */
+    uint8_t
+        *looks; /* [max_states] entries whose outcome a step from the state may need, a bit each */
+    uint32_t width; /* cells of a row; a power of two when there are looks */
     uint32_t max_states;
     _Atomic(uint32_t) *start; /* [1 + n_looks][n_behind] state, 0 when not made yet */
     /* Under the lock: */
@@ -81,21 +88,23 @@ typedef struct {
 } gy_rx_dfa;
 
 struct gy_regex {
-    gy_rx_inst *code;         /* [n_code] */
+    gy_rx_inst *code; /* [n_code] */
     uint32_t n_code;
     uint32_t entry[1 + GY_RX_LOOKS_MAX];
     int n_looks;
     /* Symbols. */
     uint16_t ascii[128];
-    uint16_t *page;           /* [0x110000 / 128] */
-    uint16_t *symbol;         /* [pages][128] */
-    uint32_t n_symbols;       /* the symbol n_symbols stands for both ends of the text, and is in no set */
+    uint16_t *page;   /* [0x110000 / 128] */
+    uint16_t *symbol; /* [pages][128] */
+    uint32_t
+        n_symbols; /* the symbol n_symbols stands for both ends of the text, and is in no set */
     uint32_t words;
-    uint64_t *member;         /* [n_symbols + 1][words] a bit a set */
-    uint16_t *behind;         /* [n_symbols + 1] class of a symbol before, or NULL when nothing looks there */
-    uint16_t *behind_symbol;  /* [n_behind] one symbol of each class */
+    uint64_t *member; /* [n_symbols + 1][words] a bit a set */
+    uint16_t
+        *behind; /* [n_symbols + 1] class of a symbol before, or NULL when nothing looks there */
+    uint16_t *behind_symbol; /* [n_behind] one symbol of each class */
     uint32_t n_behind;
-    uint8_t *may_start;       /* [n_symbols + 1] whether a match may start with it; NULL: anywhere */
+    uint8_t *may_start; /* [n_symbols + 1] whether a match may start with it; NULL: anywhere */
     uint8_t ascii_start[128];
     gy_rx_dfa dfa;
 };
@@ -125,15 +134,17 @@ static inline bool gy_rx_member(const gy_regex *re, uint32_t symbol, uint32_t se
 
 /* ---- regex_list.c ---- */
 
-/* What a step may look at: the symbols before and here, and a bit for each entry that holds here. */
+/* What a step may look at: the symbols before and here, and a bit for each entry that holds here.
+ */
 typedef struct {
     uint32_t before, here;
     unsigned outcome;
 } gy_rx_context;
 
-/* One step of the threads in[n] by preference. Those that go on are put into out, each once; *ended is the place in in[]
- * of the thread whose match ends here, or -1: threads after it are dropped. from[k], when not NULL, becomes the place in
- * in[] of the thread that out[k] came from. Returns the number in out. */
+/* One step of the threads in[n] by preference. Those that go on are put into out, each once; *ended
+ * is the place in in[] of the thread whose match ends here, or -1: threads after it are dropped.
+ * from[k], when not NULL, becomes the place in in[] of the thread that out[k] came from. Returns
+ * the number in out. */
 uint32_t gy_rx_step(const gy_regex *re, const uint32_t *in, uint32_t n, gy_rx_context c,
                     gy_rx_scratch *s, uint32_t *out, uint32_t *from, int64_t *ended);
 

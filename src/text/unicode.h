@@ -7,32 +7,60 @@
 #include "base/buf.h"
 
 typedef enum {
-    GY_UC_CN, GY_UC_LU, GY_UC_LL, GY_UC_LT, GY_UC_LM, GY_UC_LO, GY_UC_MN, GY_UC_MC, GY_UC_ME, GY_UC_ND, GY_UC_NL, GY_UC_NO,
-    GY_UC_PC, GY_UC_PD, GY_UC_PS, GY_UC_PE, GY_UC_PI, GY_UC_PF, GY_UC_PO, GY_UC_SM, GY_UC_SC, GY_UC_SK, GY_UC_SO,
-    GY_UC_ZS, GY_UC_ZL, GY_UC_ZP, GY_UC_CC, GY_UC_CF, GY_UC_CS, GY_UC_CO
+    GY_UC_CN,
+    GY_UC_LU,
+    GY_UC_LL,
+    GY_UC_LT,
+    GY_UC_LM,
+    GY_UC_LO,
+    GY_UC_MN,
+    GY_UC_MC,
+    GY_UC_ME,
+    GY_UC_ND,
+    GY_UC_NL,
+    GY_UC_NO,
+    GY_UC_PC,
+    GY_UC_PD,
+    GY_UC_PS,
+    GY_UC_PE,
+    GY_UC_PI,
+    GY_UC_PF,
+    GY_UC_PO,
+    GY_UC_SM,
+    GY_UC_SC,
+    GY_UC_SK,
+    GY_UC_SO,
+    GY_UC_ZS,
+    GY_UC_ZL,
+    GY_UC_ZP,
+    GY_UC_CC,
+    GY_UC_CF,
+    GY_UC_CS,
+    GY_UC_CO
 } gy_uc_cat;
 
 gy_uc_cat gy_uc_category(uint32_t cp);
-uint32_t gy_uc_category_run(uint32_t cp); /* last code point of the run of one category that holds cp */
+uint32_t gy_uc_category_run(uint32_t cp); /* last of the code points of its category around cp */
 bool gy_uc_space(uint32_t cp);            /* White_Space property (\s) */
 bool gy_uc_alpha(uint32_t cp);            /* categories L* (Python str.isalpha) */
 bool gy_uc_printable(uint32_t cp);        /* Python str.isprintable */
 uint32_t gy_uc_fold(uint32_t cp);         /* simple case folding */
-/* Full mappings append to out: "ss" for U+00DF. lower handles final sigma by context in gy_uc_lower_text. */
+/* Full mappings append to out: "ss" for U+00DF. lower handles final sigma by context in
+ * gy_uc_lower_text. */
 void gy_uc_upper_text(gy_buf *out, const char *s, size_t n);
-void gy_uc_lower_text(gy_buf *out, const char *s, size_t n);   /* Python str.lower */
-void gy_uc_lower_chars(gy_buf *out, const char *s, size_t n);  /* per code point, no context (tokenizers) */
-void gy_uc_title_text(gy_buf *out, const char *s, size_t n);   /* Python str.title */
+void gy_uc_lower_text(gy_buf *out, const char *s, size_t n);  /* Python str.lower */
+void gy_uc_lower_chars(gy_buf *out, const char *s, size_t n); /* each alone, no context */
+void gy_uc_title_text(gy_buf *out, const char *s, size_t n);  /* Python str.title */
 
 typedef enum { GY_NFC, GY_NFD, GY_NFKC, GY_NFKD } gy_nform;
 /* A quick check: true only when s[n] is valid UTF-8 and in the form already. */
 bool gy_uc_is_normal(gy_nform form, const char *s, size_t n);
-/* Appends the normal form of valid UTF-8 s[n]; bad bytes become U+FFFD first. Linear time; a run of combining marks is
- * sorted in linear time. */
+/* Appends the normal form of valid UTF-8 s[n]; bad bytes become U+FFFD first. Linear time,
+ * however many marks follow each other. */
 void gy_uc_normalize(gy_buf *out, gy_nform form, const char *s, size_t n);
 
-/* Bytes of the first grapheme cluster of valid UTF-8 s[n], n >= 1. Conjoining jamo, flags and emoji sequences are not
- * joined: nothing here asks for clusters that long. */
+/* Bytes of the first grapheme cluster of valid UTF-8 s[n], n >= 1. Conjoining jamo, flags and emoji
+ * sequences are not joined: nothing here asks for clusters that long. */
 size_t gy_uc_cluster(const char *s, size_t n);
 
 #endif

@@ -1,4 +1,5 @@
-/* text/unicode_tables - the generated tables behind text/unicode; only unicode.c and regex_set.c read them.
+/* text/unicode_tables - the generated tables behind text/unicode; only unicode.c and regex_set.c
+ * read them.
  *
  *     cp -> stage1[cp / 128] -> stage2[that * 128 + cp % 128] -> records[that]
  *

@@ -312,13 +312,58 @@ static void test_charsmap_longest(void **state) {
     gy_norm_free(norm);
 }
 
+/* Every allocation fails in turn: an error or a marked result, never a crash or a leak. */
+static void test_no_memory(void **state) {
+    (void)state;
+    static const char pre[] =
+        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"String\":\"."
+        "\"},"
+        "\"behavior\":\"MergedWithNext\"},{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
+        "{\"type\":\"ByteLevel\",\"add_prefix_space\":true},{\"type\":\"Digits\"}]}";
+    static const char norm[] = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKD\"},{"
+                               "\"type\":\"Prepend\",\"prepend\":\"_\"},"
+                               "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" "
+                               "+\"},\"content\":\"_\"},{\"type\":\"Lowercase\"},"
+                               "{\"type\":\"Precompiled\",\"precompiled_charsmap\":"
+                               "\"BAAAAAAAAAAA\"},{\"type\":\"BertNormalizer\"}]}";
+    static const char text[] = "Ab. c  1.\xEF\xBC\xA1 12 \xE4\xB8\xAD.";
+    gy_json_doc docs[2];
+    memset(docs, 0, sizeof docs);
+    gy_err err = {0};
+    assert_ok(gy_json_parse(&docs[0], pre, sizeof pre - 1, &err), err);
+    assert_ok(gy_json_parse(&docs[1], norm, sizeof norm - 1, &err), err);
+    int failed = 0, whole = 0;
+    for (int nth = 1; whole < 3; nth++) {
+        gy_pretok *p = NULL;
+        gy_norm *m = NULL;
+        gy_pieces pieces = {0};
+        gy_buf out = {0};
+        gy_err e1 = {0}, e2 = {0};
+        gy_alloc_fail_at(nth);
+        gy_rc r1 = gy_pretok_new(docs[0].root, &p, &e1), r2 = gy_norm_new(docs[1].root, &m, &e2);
+        if (!r1) gy_pretok_run(p, text, sizeof text - 1, true, &pieces);
+        bool changed = !r2 && gy_norm_run(m, text, sizeof text - 1, &out);
+        gy_alloc_fail_at(0);
+        if (r1) assert_int_equal(r1, GY_ENOMEM);
+        if (r2) assert_int_equal(r2, GY_ENOMEM);
+        bool fault = r1 || r2 || pieces.oom || out.oom;
+        if (!fault) assert_true(changed);
+        failed += fault, whole = fault ? 0 : whole + 1;
+        gy_pretok_free(p), gy_norm_free(m), gy_pieces_free(&pieces), gy_buf_free(&out);
+        assert_true(nth < 2000);
+    }
+    printf("%d places failed\n", failed);
+    assert_true(failed > 100);
+    gy_json_free(&docs[0]), gy_json_free(&docs[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pretok_oracle),     cmocka_unit_test(test_pretok_hot_path),
         cmocka_unit_test(test_metaspace_first),   cmocka_unit_test(test_pretok_refused),
         cmocka_unit_test(test_alphabet),          cmocka_unit_test(test_normalize_oracle),
         cmocka_unit_test(test_normalize_refused), cmocka_unit_test(test_charsmap_noise),
-        cmocka_unit_test(test_charsmap_longest),
+        cmocka_unit_test(test_charsmap_longest),  cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
