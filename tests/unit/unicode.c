@@ -204,6 +204,69 @@ static void test_bad_bytes(void **state) {
     gy_buf_free(&out);
 }
 
+/* Runs cover every code point once, have one category each, and do not touch another run of it. */
+static void test_runs(void **state) {
+    (void)state;
+    for (uint32_t cp = 0, before = UINT32_MAX; cp < 0x110000;) {
+        uint32_t end = gy_uc_category_run(cp);
+        gy_uc_cat cat = gy_uc_category(cp);
+        if (end < cp || end > 0x10FFFF) fail_msg("run of U+%04X ends at U+%04X", cp, end);
+        for (uint32_t k = cp; k <= end; k++) {
+            if (gy_uc_category(k) != cat) fail_msg("U+%04X is not as U+%04X", k, cp);
+        }
+        if (before == cat) fail_msg("the run before U+%04X stopped early", cp);
+        before = cat, cp = end + 1;
+    }
+}
+
+/* What the quick check lets pass is left as it is, and it lets pass nearly all of what may. */
+static void test_is_normal(void **state) {
+    (void)state;
+    gy_buf out = {0};
+    for (int form = 0; form < 4; form++) {
+        int same = 0, passed = 0;
+        for (uint32_t cp = 0; cp < 0x110000; cp++) {
+            char s[8] = "e";
+            if (cp >= 0xD800 && cp < 0xE000) continue;
+            size_t n = 1 + gy_utf8_put(s + 1, cp);
+            out.n = 0;
+            gy_uc_normalize(&out, (gy_nform)form, s, n);
+            bool is = out.n == n && !memcmp(out.p, s, n),
+                 quick = gy_uc_is_normal((gy_nform)form, s, n);
+            if (quick && !is)
+                fail_msg("%s: U+%04X after e passes the quick check", form_name[form], cp);
+            same += is, passed += quick;
+        }
+        assert_true(same - passed < 1200);
+    }
+    assert_true(gy_uc_is_normal(GY_NFC, "only ASCII, longer than one word", 32));
+    assert_false(gy_uc_is_normal(GY_NFC, "eight by\xFFtes", 12));
+    gy_buf_free(&out);
+}
+
+static void test_clusters(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t bytes;
+    } cases[] = {{"ab", 1},
+                 {"\r\n\n", 2},
+                 {"\n\xCC\x81", 1},                /* nothing joins a control */
+                 {"e\xCC\x81\xCC\xA3x", 5},        /* two marks */
+                 {"\xE0\xA4\xB9\xE0\xA4\xBFx", 6}, /* a spacing mark */
+                 {"x\xE2\x80\x8Dy", 4},            /* a joiner belongs to what is before it */
+                 {"\xD8\x80"
+                  "1\xCC\x81",
+                  5}, /* a prepended sign */
+                 {"\xD8\x80\n", 2},
+                 {"\xF0\x9F\x98\x80", 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t got = gy_uc_cluster(cases[i].text, strlen(cases[i].text));
+        if (got != cases[i].bytes)
+            fail_msg("case %zu: %zu bytes, expected %zu", i, got, cases[i].bytes);
+    }
+}
+
 /* One segment of 300,000 marks in descending order: quadratic sorting would take minutes. */
 static void test_many_marks(void **state) {
     (void)state;
@@ -240,7 +303,9 @@ int main(void) {
         cmocka_unit_test(test_vectors),     cmocka_unit_test(test_classes),
         cmocka_unit_test(test_fold),        cmocka_unit_test(test_printable),
         cmocka_unit_test(test_lower_chars), cmocka_unit_test(test_bad_bytes),
-        cmocka_unit_test(test_many_marks),  cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_many_marks),  cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_is_normal),   cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
