@@ -90,7 +90,7 @@ static void put_merge(writer *w, bool first, const char *s, size_t na, size_t nb
 static gy_rc put_bpe(writer *w) {
     const gy_gguf_kv *merges = gy_gguf_get(w->g, "tokenizer.ggml.merges");
     gy_gguf_str pre = {NULL, 0};
-    const char *pattern[4];
+    const char *pattern[GY_TOK_PATTERNS];
     bool whole;
     char q[64];
     gy_gguf_string(w->g, "tokenizer.ggml.pre", &pre);

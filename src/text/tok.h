@@ -46,10 +46,11 @@ typedef struct {
     size_t charsmap_bytes;
 } gy_tok_gguf;
 gy_rc gy_tok_open_gguf(const gy_tok_gguf *vocab, gy_tok **tok, gy_err *err);
+enum { GY_TOK_PATTERNS = 6 };
 /* The patterns that a tokenizer.ggml.pre names (n 0: the default), each isolating its matches in
  * turn; *whole: a piece that is a name is taken whole (ignore_merges). Returns how many, 0 when the
  * name is not known. */
-int gy_tok_gguf_patterns(gy_tok_str pre, const char *pattern[4], bool *whole);
+int gy_tok_gguf_patterns(gy_tok_str pre, const char *pattern[GY_TOK_PATTERNS], bool *whole);
 
 void gy_tok_free(gy_tok *tok);
 

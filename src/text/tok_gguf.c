@@ -22,34 +22,73 @@
     ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"               \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 #define KANA_HAN    "[\\x{4E00}-\\x{9FA5}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}]+"
+#define HAN_HANGUL  "[\\x{4E00}-\\x{9FA5}\\x{0800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
 #define PUNCTUATION "[\\p{P}\\$\\+<=>\\^~\\|]+"
+#define BLOOM       " ?[^(\\s|.,!?\\x{2026}\\x{3002}\\x{FF0C}\\x{3001}\\x{0964}\\x{06D4}\\x{060C})]+"
+#define QWEN35                                                                                     \
+    CONTRACTION                                                                                    \
+    "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*"           \
+    "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define BAILING                                                                                    \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*"  \
+    "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define SEED                                                                                       \
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+"             \
+                "|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define EXAONE_MOE                                                                                 \
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}"              \
+                "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
+#define YOUTU                                                                                      \
+    "[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{" \
+    "2019}"                                                                                        \
+    "\\x{2014}\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{" \
+    "312F}]+"                                                                                      \
+    "|" KANA_HAN
 
 typedef struct {
-    const char *names;      /* separated by spaces */
-    const char *pattern[4]; /* in turn, each isolating its matches */
+    const char *names;                    /* separated by spaces */
+    const char *pattern[GY_TOK_PATTERNS]; /* in turn, each isolating its matches */
     bool whole,
         bos; /* a piece that is a name is taken whole; a begin token if the file says nothing */
 } pre_row;
 
 static const pre_row pre_rows[] = {
-    {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+    {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
      {WORDS("\\p{N}{1,3}")},
      true,
      true},
     {"dbrx smaug-bpe glm4 chatglm-bpe", {WORDS("\\p{N}{1,3}")}, false, false},
-    {"qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez", {WORDS("\\p{N}")}, false, false},
+    {"qwen2 stablelm2 deepseek-r1-qwen hunyuan megrez grok-2 solar-open kormo f2llmv2",
+     {WORDS("\\p{N}")},
+     false,
+     false},
+    {"qwen35", {QWEN35}, false, false},
     {"gpt-4o llama4", {CASES(CONTRACTION "?", "\\p{N}{1,3}", "/")}, true, false},
+    {"minimax-m2 kanana2 talkie", {CASES(CONTRACTION "?", "\\p{N}{1,3}", "/")}, false, false},
     {"tekken", {CASES("", "\\p{N}", "/")}, true, true},
-    {"deepseek-v3", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK}, false, false},
-    {"smollm starcoder refact command-r codeshell exaone minerva-7b",
+    {"youtu", {YOUTU, CASES(CONTRACTION "?", "\\p{N}", "/")}, true, false},
+    {"deepseek-v3 hunyuan-dense joyai-llm", {"\\p{N}{1,3}", KANA_HAN, DEEPSEEK}, false, false},
+    {"deepseek-coder",
+     {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", HAN_HANGUL, "\\p{N}"},
+     false,
+     false},
+    {"smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
      {"\\p{N}", GPT2},
      false,
      false},
-    {"gpt-2 gpt2 phi-2 mpt olmo jina-es jina-de jina-v2-es jina-v2-de jina-v2-code roberta-bpe "
-     "trillion",
+    {"gpt-2 gpt2 phi-2 mpt olmo jais trillion gigachat a.x-4.0 mellum modern-bert exaone4 "
+     "granite-docling jina-es jina-de "
+     "jina-v1-en jina-v2-es jina-v2-de jina-v2-code roberta-bpe",
      {GPT2},
      false,
      false},
+    {"bailingmoe bailingmoe2 llada-moe", {BAILING}, false, false},
+    {"seed-coder", {SEED}, false, false},
+    {"exaone-moe", {EXAONE_MOE}, false, false},
+    {"laguna", {"[^\\n]+|[\\n]+", WORDS("\\p{N}")}, false, false},
+    {"minicpm5", {"\\p{N}{1,3}", WORDS("\\p{N}+")}, true, false},
+    {"bloom poro-chat gpt3-finnish", {BLOOM}, false, false},
+    {"viking", {BLOOM, "\\p{N}"}, false, false},
     {"falcon", {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}, false, false},
     {"default", {PUNCTUATION, GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}, false, false},
 };
@@ -66,15 +105,25 @@ static const pre_row *pre_find(gy_tok_str pre) {
     return NULL;
 }
 
-int gy_tok_gguf_patterns(gy_tok_str pre, const char *pattern[4], bool *whole) {
+int gy_tok_gguf_patterns(gy_tok_str pre, const char *pattern[GY_TOK_PATTERNS], bool *whole) {
     const pre_row *row = pre_find(pre);
     int n = 0;
-    while (row && n < 4 && row->pattern[n]) pattern[n] = row->pattern[n], n++;
+    while (row && n < GY_TOK_PATTERNS && row->pattern[n]) pattern[n] = row->pattern[n], n++;
     if (row) *whole = row->whole;
     return n;
 }
 
 /* ---- Parts ---- */
+
+static const char space_to_mark[] =
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}";
+static const char mark_to_space[] =
+    "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
+    "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}";
+
+static bool str_is(gy_tok_str s, const char *word) {
+    return s.n == strlen(word) && !memcmp(s.s, word, s.n);
+}
 
 static gy_rc norm_set(gy_tok *t, const char *json, gy_err *err) {
     gy_json_doc doc = {0};
@@ -171,9 +220,38 @@ static gy_rc merge_read(const gy_vocab *v, gy_tok_str m, gy_bpe_pair *p, gy_err 
                    gy_err_quote(q, m.s, m.n));
 }
 
+static gy_rc merges_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
+    gy_bpe_pair *merge = gy_alloc_n((size_t)f->n_merges + 1, sizeof *merge);
+    gy_rc rc = merge ? GY_OK : gy_tok_oom(err);
+    for (int i = 0; !rc && i < f->n_merges; i++) {
+        rc = merge_read(&t->vocab, f->merge[i], &merge[i], err);
+        if (rc) break;
+        const gy_name *a = &t->vocab.name[merge[i].a], *b = &t->vocab.name[merge[i].b];
+        gy_bpe_joint(&t->bpe, t->vocab.text + a->at, a->n, (int32_t)merge[i].a,
+                     t->vocab.text + b->at, b->n, (int32_t)merge[i].b);
+    }
+    if (!rc) rc = gy_bpe_pairs(&t->bpe, merge, (size_t)f->n_merges, err);
+    gy_free(merge);
+    return rc;
+}
+
+/* Some write merges over characters with spaces as marks, as sentencepiece does. */
+static gy_rc marked_bpe_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
+    t->model = GY_TOK_BPE;
+    t->bpe.byte_fallback = t->bpe.fuse_unk = true;
+    t->bpe.unk = f->unk >= 0 && f->unk < f->n ? f->unk : -1;
+    gy_rc rc = norm_set(t, space_to_mark, err);
+    if (!rc) rc = pretok_set(t, "null", err);
+    if (!rc) rc = decoder_set(t, mark_to_space, err);
+    if (!rc) rc = gy_bpe_joint_new(&t->bpe, err);
+    if (!rc) rc = merges_set(t, f, err);
+    return rc ? rc : ends_set(t, f, f->bos, f->eos, true, false, err);
+}
+
 static gy_rc bpe_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     const pre_row *row = pre_find(f->pre);
     char q[64];
+    if (str_is(f->pre, "gemma4") || str_is(f->pre, "sarvam-moe")) return marked_bpe_set(t, f, err);
     if (!row) {
         return gy_fail(err, GY_EUNSUPPORTED, "tokenizer.ggml.pre: \"%s\" is not known",
                        gy_err_quote(q, f->pre.s, f->pre.n));
@@ -182,16 +260,11 @@ static gy_rc bpe_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     t->bpe.unk = -1;
     t->bpe.ignore_merges = row->whole;
     int patterns = 0;
-    while (patterns < 4 && row->pattern[patterns]) patterns++;
+    while (patterns < GY_TOK_PATTERNS && row->pattern[patterns]) patterns++;
     gy_rc rc = gy_pretok_new_split(row->pattern, patterns, &t->pretok, err);
     if (!rc) rc = norm_set(t, "null", err);
     if (!rc) rc = decoder_set(t, "{\"type\":\"ByteLevel\"}", err);
-    gy_bpe_pair *merge = gy_alloc_n((size_t)f->n_merges + 1, sizeof *merge);
-    if (!merge && !rc) rc = gy_tok_oom(err);
-    for (int i = 0; !rc && i < f->n_merges; i++)
-        rc = merge_read(&t->vocab, f->merge[i], &merge[i], err);
-    if (!rc) rc = gy_bpe_pairs(&t->bpe, merge, (size_t)f->n_merges, err);
-    gy_free(merge);
+    if (!rc) rc = merges_set(t, f, err);
     return rc ? rc : ends_set(t, f, f->bos, f->eos, row->bos, false, err);
 }
 
@@ -205,14 +278,9 @@ static bool *usable_new(const gy_tok_gguf *f) {
 }
 
 static gy_rc spm_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
-    static const char plain[] =
-        "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}";
     static const char prefixed[] =
         "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" MARK "\"},"
         "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" MARK "\"}]}";
-    static const char decode[] =
-        "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
-        "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}";
     static const char decode_strip[] =
         "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
         "\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
@@ -221,9 +289,9 @@ static gy_rc spm_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     t->model = GY_TOK_BPE;
     t->bpe.byte_fallback = t->bpe.fuse_unk = true;
     t->bpe.unk = f->unk >= 0 && f->unk < f->n ? f->unk : -1;
-    gy_rc rc = norm_set(t, space ? prefixed : plain, err);
+    gy_rc rc = norm_set(t, space ? prefixed : space_to_mark, err);
     if (!rc) rc = pretok_set(t, "null", err);
-    if (!rc) rc = decoder_set(t, space ? decode_strip : decode, err);
+    if (!rc) rc = decoder_set(t, space ? decode_strip : mark_to_space, err);
     bool *usable = usable_new(f);
     if (!usable && !rc) rc = gy_tok_oom(err);
     if (!rc) rc = gy_bpe_scores(&t->bpe, &t->vocab, f->score, usable, err);
@@ -311,16 +379,17 @@ static gy_rc model_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     static const struct {
         const char *name;
         gy_rc (*set)(gy_tok *, const gy_tok_gguf *, gy_err *);
-    } model[] = {
-        {"gpt2", bpe_set}, {"llama", spm_set}, {"t5", unigram_set}, {"bert", wordpiece_set}};
+    } model[] = {{"gpt2", bpe_set},
+                 {"llama", spm_set},
+                 {"t5", unigram_set},
+                 {"bert", wordpiece_set},
+                 {"gemma4", marked_bpe_set}};
     for (size_t i = 0; i < sizeof model / sizeof *model; i++) {
-        if (strlen(model[i].name) == f->model.n && !memcmp(model[i].name, f->model.s, f->model.n)) {
-            return model[i].set(t, f, err);
-        }
+        if (str_is(f->model, model[i].name)) return model[i].set(t, f, err);
     }
     char q[64];
     return gy_fail(err, GY_EUNSUPPORTED,
-                   "tokenizer.ggml.model: \"%s\" is not gpt2, llama, t5 or bert",
+                   "tokenizer.ggml.model: \"%s\" is not gpt2, llama, t5, bert or gemma4",
                    gy_err_quote(q, f->model.s, f->model.n));
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #include "tok_cases.h"
 
@@ -385,23 +386,31 @@ static void gguf_like_json(const char *name, const char *model, const char *pre)
     SKIP_WITHOUT_SHARED(rel);
     gy_tok *json = tok_open(shared_path(rel), NULL, NULL), *tok = NULL;
     gy_json_doc doc = tok_json(shared_path(rel));
-    const gy_json *merges = gy_json_path(doc.root, "model.merges");
+    const gy_json *merges = gy_json_path(doc.root, "model.merges"),
+                  *added = gy_json_get(doc.root, "added_tokens");
     int n = gy_tok_size(json);
     gy_tok_str *token = calloc((size_t)n, sizeof *token), *merge = calloc(merges->n, sizeof *merge);
     int32_t *type = calloc((size_t)n, sizeof *type);
     float *score = calloc((size_t)n, sizeof *score);
+    gy_arena arena = {0};
     for (int i = 0; i < n; i++) {
         token[i].s = gy_tok_name(json, i, &token[i].n);
-        bool byte = token[i].n == 6 && !memcmp(token[i].s, "<0x", 3);
-        type[i] = byte ? 6 : gy_tok_special(json, i) ? 3 : i >= 128000 && *pre ? 4 : 1;
+        type[i] = token[i].n == 6 && !memcmp(token[i].s, "<0x", 3) ? 6 : 1;
         score[i] = -1e9f;
     }
-    for (uint32_t i = merges->n;
-         i-- > 0;) { /* as converters do: a name's score is its first merge's */
-        char join[1024];
-        const char *s = merges->item[i].s, *space = strchr(s, ' ');
-        snprintf(join, sizeof join, "%.*s%s", (int)(space - s), s, space + 1);
-        merge[i] = (gy_tok_str){s, merges->item[i].n};
+    for (uint32_t i = 0; i < added->n; i++) {
+        int64_t id = gy_json_i(&added->item[i], "id", 0);
+        type[id] = gy_json_b(&added->item[i], "special", false) ? 3 : 4;
+    }
+    for (uint32_t i = merges->n; i-- > 0;) {
+        /* As converters do: a name's score is its first merge's. */
+        const gy_json *m = &merges->item[i];
+        char *pair = m->kind == GY_JSON_ARR
+                         ? gy_arena_printf(&arena, "%s %s", m->item[0].s, m->item[1].s)
+                         : gy_arena_printf(&arena, "%s", m->s);
+        char *join = gy_arena_printf(&arena, "%s", pair), *space = strchr(join, ' ');
+        merge[i] = (gy_tok_str){pair, strlen(pair)};
+        memmove(space, space + 1, strlen(space));
         score[gy_tok_id(json, join, strlen(join))] = -(float)i;
     }
     gy_tok_gguf f = gguf_of(model, pre, token, n);
@@ -422,6 +431,7 @@ static void gguf_like_json(const char *name, const char *model, const char *pre)
     gy_tok_free(json);
     gy_tok_free(tok);
     free(token), free(merge), free(type), free(score);
+    gy_arena_free(&arena);
     tok_done(&c);
 }
 static void gguf_deepseek(void **state) {
@@ -429,6 +439,45 @@ static void gguf_deepseek(void **state) {
 }
 static void gguf_llama2(void **state) {
     (void)state, gguf_like_json("llama2", "llama", "");
+}
+
+static void gguf_gemma3(void **state) {
+    (void)state, gguf_like_json("gemma3", "gpt2", "gemma4");
+}
+
+/* Every known name of a pre-tokeniser opens, and its pieces join to the text again. */
+static void gguf_pre_names(void **state) {
+    (void)state;
+    static const char names[] =
+        "llama-bpe llama3 lfm2 dbrx glm4 qwen2 hunyuan qwen35 gpt-4o llama4 minimax-m2 tekken "
+        "youtu deepseek-v3 deepseek-coder smollm command-r gpt-2 exaone4 bailingmoe seed-coder "
+        "exaone-moe laguna minicpm5 bloom viking falcon default";
+    static const char text[] = "It's 12345 of them, isn't it?  \n\n caf\xC3\xA9 "
+                               "\xE7\xB2\x89\xE5\xB1\x8B DON'T \t{x+=1} \xEA\xB0\x80\r\n ";
+    char name[256][5];
+    gy_tok_str token[256];
+    for (int i = 0; i < 256; i++) {
+        size_t n = gy_utf8_put(name[i], gy_bytelevel_char((uint8_t)i));
+        token[i] = (gy_tok_str){name[i], n};
+    }
+    for (const char *s = names; *s; s += strspn(s, " ")) {
+        char pre[32];
+        size_t n = strcspn(s, " ");
+        snprintf(pre, sizeof pre, "%.*s", (int)n, s);
+        s += n;
+        gy_tok_gguf f = gguf_of("gpt2", pre, token, 256);
+        gy_tok *tok = NULL;
+        gy_err err = {0};
+        gy_ids ids = {0};
+        gy_buf b = {0};
+        if (gy_tok_open_gguf(&f, &tok, &err)) fail_msg("%s: %s", pre, err.msg);
+        assert_ok(gy_tok_encode(tok, text, strlen(text), 0, &ids, &err), err);
+        assert_ok(gy_tok_decode(tok, ids.id, ids.n, false, &b, &err), err);
+        assert_string_equal(b.p, text);
+        gy_free(ids.id);
+        gy_buf_free(&b);
+        gy_tok_free(tok);
+    }
 }
 
 /* ---- The compiled copy ---- */
@@ -488,7 +537,7 @@ static void copy_of(const char *file, uint64_t *seed) {
     memcpy(&hash, good + HASH, 8);
     assert_true(hash == gy_hash64(good + HEADER, n - HEADER,
                                   1)); /* else the forgeries below would prove nothing */
-    for (int turn = 0; turn < 600; turn++) {
+    for (int turn = 0; turn < 150; turn++) {
         size_t m = n;
         char *s = malloc(n);
         memcpy(s, good, n);
@@ -695,7 +744,8 @@ int main(void) {
         cmocka_unit_test(unknown_missing), cmocka_unit_test(gguf_refused),
         cmocka_unit_test(gguf_llama),      cmocka_unit_test(gguf_bert),
         cmocka_unit_test(gguf_t5),         cmocka_unit_test(gguf_deepseek),
-        cmocka_unit_test(gguf_llama2),     cmocka_unit_test(compiled_copy),
+        cmocka_unit_test(gguf_llama2),     cmocka_unit_test(gguf_gemma3),
+        cmocka_unit_test(gguf_pre_names),  cmocka_unit_test(compiled_copy),
         cmocka_unit_test(copy_impossible), cmocka_unit_test(long_pieces),
         cmocka_unit_test(many_threads),    cmocka_unit_test(memory_fails),
     };
