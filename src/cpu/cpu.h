@@ -51,7 +51,7 @@ typedef struct {
     int threads, rows;    /* rows: most of a step */
     float *arena, **slot; /* [n_slots] -> [rows][ld], 64-byte aligned rows */
     ptrdiff_t *ld;        /* [n_slots] floats from row to row */
-    float *w, *b;         /* [max cols] a norm's decoded weight */
+    float *w;             /* [max cols] a norm's decoded weight */
     uint8_t *scratch;     /* [threads][scratch_bytes] of linear or attention */
     size_t scratch_bytes;
     struct gy_cpu_tile *tile; /* [rows] of the running ATTN */

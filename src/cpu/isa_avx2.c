@@ -1,4 +1,5 @@
 /* cpu/isa_avx2 - the kernels for x86-64 with AVX2, FMA and F16C. */
+#ifdef __x86_64__
 #include <cpuid.h>
 
 #include "cpu/cpu.h"
@@ -23,3 +24,4 @@ const gy_isa_table gy_isa_avx2 = {
     .lin = GY_ISA_LINEAR_INIT,
     .row = GY_ISA_ROWS_INIT,
 };
+#endif

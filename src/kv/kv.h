@@ -1,16 +1,19 @@
 /* kv - the paged store, and the batch that fills it. No other cache exists.
  *
- * A page holds 64 positions [64 i, 64 i + 64), aligned to absolute position, of every layer of one group; a group is
- * the layers with an equal gy_keep. Within a page, planes are contiguous per (layer, head, K or V):
+ * A page holds 64 positions [64 i, 64 i + 64), aligned to absolute position, of every layer of one
+ * group; a group is the layers with an equal gy_keep. Within a page, planes are contiguous per
+ * (layer, head, K or V):
  *
- *     page of group g:  layer a: K head 0 [64 rows] K head 1 ... V head 0 [64 rows] ...   layer b: ...
- *     seq.group[g].at:  [0] [1] [NULL: dropped by WINDOW] ... [n-1]      position p -> at[p / 64], row p % 64
+ *     page of group g:  layer a: K head 0 [64 rows] K head 1 ... V head 0 [64 rows] ...  layer b:
+ * .. seq.group[g].at:  [0] [1] [NULL: dropped by WINDOW] ... [n-1] position p -> at[p / 64], row p
+ * % 64
  *
- * Pages are refcounted; a fork shares them and the tail is copied before it is written. WINDOW keeps
- * window + GY_PAGE positions behind `committed` (whole pages), so that withdrawing rows never needs a dropped page.
- * Growing happens before a step (gy_kv_reserve); inside a step nothing fails. Values are coded once, when put.
- * Thread: a store and its sequences belong to the engine's thread; kernels read and write rows of different
- * positions at once. Bits: page bytes are a function of (values, codec) only. */
+ * Pages are refcounted; a fork shares them and the tail is copied before it is written. WINDOW
+ * keeps window + GY_PAGE positions behind `committed` (whole pages), so that withdrawing rows never
+ * needs a dropped page. Growing happens before a step (gy_kv_reserve); inside a step nothing fails.
+ * Values are coded once, when put. Thread: a store and its sequences belong to the engine's thread;
+ * kernels read and write rows of different positions at once. Bits: page bytes are a function of
+ * (values, codec) only. */
 #ifndef GY_KV_H
 #define GY_KV_H
 
@@ -20,19 +23,23 @@ typedef struct gy_kv gy_kv;
 typedef struct gy_page gy_page;
 
 enum { GY_KV_GROUPS = 8 };
-typedef struct { gy_page **at; int n, cap; } gy_pages;
+typedef struct {
+    gy_page **at;
+    int n, cap;
+} gy_pages;
 
 struct gy_seq {
-    int len;              /* positions held */
-    int committed;        /* rows >= committed may still be withdrawn; <= len */
-    int32_t *tok;         /* [len] */
+    int len;       /* positions held */
+    int committed; /* rows >= committed may still be withdrawn; <= len */
+    int32_t *tok;  /* [len] */
     int tok_cap;
     gy_pages group[GY_KV_GROUPS];
 };
 
-/* max_pages: bound on page memory, in positions that a full set of groups covers (capacity / 64 pages per ALL group).
- * Memory is taken from the system lazily, page by page, and kept for reuse. */
-gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_kv **kv, gy_err *err);
+/* max_positions bounds page memory: so many positions, as whole pages, in each group. Memory is
+ * taken from the system lazily, page by page, and kept for reuse. spec is copied. */
+gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_kv **kv,
+                gy_err *err);
 void gy_kv_free(gy_kv *kv);
 int64_t gy_kv_max_positions(const gy_kv *kv); /* the bound given, rounded up to whole pages */
 int64_t gy_kv_token_bytes(const gy_kv *kv);   /* bytes of one position over all ALL layers */
@@ -43,20 +50,24 @@ gy_rc gy_kv_seq_new(gy_kv *kv, struct gy_seq **seq, gy_err *err);
 void gy_kv_seq_free(gy_kv *kv, struct gy_seq *seq);
 gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **seq, gy_err *err);
 
-/* Makes positions [len, len + n) writable: takes pages, copies a shared tail. GY_ELIMIT when the bound is reached: the
- * sequence is unchanged. */
+/* Makes positions [len, len + n) writable: takes pages, copies a shared tail. GY_ELIMIT when the
+ * bound is reached: the sequence is unchanged. */
 gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
-/* Appends n tokens whose rows have been put; commits them all; WINDOW groups drop what is out of reach. */
+/* Appends n tokens whose rows have been put, and commits them; WINDOW groups drop what is out of
+ * reach. */
 void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n);
-/* len is cut to n <= len. GY_ELIMIT when a WINDOW group no longer holds what position n would see. */
+/* Cuts len to n. GY_ELIMIT when a WINDOW group no longer holds what position n would see. */
 gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 
-/* The 64 rows of one head of one page of the layer (its donor's, if it has one); value: V, else K. */
-gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, int page, int head, bool value);
+/* The 64 rows of one head of one page of the layer, or of its donor; value: V, else K. */
+gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, int page, int head,
+                        bool value);
 
 /* ---- Batches: a flat list of rows, grouped in spans of one sequence ---- */
 
-typedef struct { int seq, row0, n, pos0; } gy_span;
+typedef struct {
+    int seq, row0, n, pos0;
+} gy_span;
 
 typedef struct gy_batch {
     int rows, spans, outs;

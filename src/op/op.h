@@ -1,14 +1,15 @@
 /* op - the vocabulary between plan and backends. No arithmetic here.
  *
- * A plan is a flat list of ops over slots. A slot is an activation buffer, f32 [batch rows, cols]; slot numbers index
- * gy_plan.slot_cols. Ops marked OUTS work on the rows whose logits are wanted (after PICK), others on all rows.
+ * A plan is a flat list of ops over slots. A slot is an activation buffer, f32 [batch rows, cols];
+ * slot numbers index gy_plan.slot_cols. Ops marked OUTS work on the rows whose logits are wanted
+ * (after PICK), others on all rows.
  *
  *   EMBED    out = scale * decode(w0, token of the row)
  *   NORM     out = norm(in0) * w0 [+ bias of w0]           over all cols of in0
- *   LINEAR   out = in0 x w0^T [+ bias] | in0 x w1^T | ...  outputs side by side, columns in order of w
- *   HEADNORM in place on cols [col, col + heads * dim) of out: each dim-wide part normalised with w0[dim]
+ *   LINEAR   out = in0 x w0^T [+ bias] | in0 x w1^T | ...  outputs side by side, in order of w
+ *   HEADNORM in place on cols [col, col + heads * dim) of out: each dim-wide part, times w0[dim]
  *   ROPE     in place on cols [col, col + heads * dim) of out
- *   KVPUT    k = cols [kcol..) and v = cols [vcol..) of in0, coded into the layer's pages at the row's position
+ *   KVPUT    k = cols [kcol..), v = cols [vcol..) of in0, coded into the layer's page of the row
  *   ATTN     out = attention(q = cols [0..) of in0, the layer's pages)
  *   ACT      out = act(in0), or act(gate) * up where in0 = gate | up
  *   ADD      out = in0 + a * in1
@@ -23,22 +24,28 @@
 
 #include "codec/codec.h"
 
+/* One line is one idea in what follows. */
+/* clang-format off */
+
 typedef struct {
     gy_rows file;          /* view of the mapping, always usable */
     const float *bias;     /* [rows] f32 or NULL */
     const char *name;      /* tensor name, for people */
-    _Atomic(void *) packed; /* optional kernel layout, same bits, may appear between any two steps; backend's own */
+    _Atomic(void *) packed; /* optional layout of the backend, same bits; appears between steps */
 } gy_weight;
 
 typedef enum {
-    GY_OP_EMBED, GY_OP_NORM, GY_OP_LINEAR, GY_OP_HEADNORM, GY_OP_ROPE, GY_OP_KVPUT, GY_OP_ATTN, GY_OP_ACT, GY_OP_ADD,
-    GY_OP_ROUTE, GY_OP_EXPERTS, GY_OP_GATE, GY_OP_CLIP, GY_OP_CONV, GY_OP_SCAN, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
+    GY_OP_EMBED, GY_OP_NORM, GY_OP_LINEAR, GY_OP_HEADNORM, GY_OP_ROPE, GY_OP_KVPUT, GY_OP_ATTN,
+    GY_OP_ACT, GY_OP_ADD, GY_OP_ROUTE, GY_OP_EXPERTS, GY_OP_GATE, GY_OP_CLIP, GY_OP_CONV,
+    GY_OP_SCAN, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
 } gy_opk;
 extern const char *const gy_op_names[GY_OP_COUNT]; /* "embed" ... */
 
-typedef enum { GY_NORM_RMS, GY_NORM_RMS_PLUS1, GY_NORM_LAYER } gy_norm_form; /* PLUS1: weight is 1 + w */
+/* PLUS1: the weight is 1 + w. */
+typedef enum { GY_NORM_RMS, GY_NORM_RMS_PLUS1, GY_NORM_LAYER } gy_norm_form;
 typedef enum {
-    GY_ACT_SILU, GY_ACT_GELU_TANH, GY_ACT_GELU_ERF, GY_ACT_RELU, GY_ACT_RELU2, GY_ACT_QUICK_GELU /* x*sigmoid(1.702x) */
+    GY_ACT_SILU, GY_ACT_GELU_TANH, GY_ACT_GELU_ERF, GY_ACT_RELU, GY_ACT_RELU2,
+    GY_ACT_QUICK_GELU /* x * sigmoid(1.702 x) */
 } gy_act_form;
 extern const char *const gy_norm_names[], *const gy_act_names[];
 
@@ -51,23 +58,27 @@ typedef struct {
     gy_weight *w[3];      /* NULL where unused */
     union {
         struct { float scale; } embed;
-        struct { float eps; uint8_t form; } norm;                            /* NORM */
+        struct { float eps; uint8_t form; } norm;
         struct { float eps; uint8_t form; int col, heads, dim; } headnorm;
         struct {
             int col, heads, dim, rot;  /* rot: rotated leading dims of each head, even */
             bool pairs;                /* true: (2i, 2i+1); false: (i, i + rot/2) */
             float mscale;              /* multiplies the rotated part */
             const float *inv_freq;     /* [rot/2] */
-            /* dynamic NTK (models.md 3.2): when dyn_max > 0 frequencies at position p >= dyn_max come from
-             * base' = base * (factor * (p+1) / dyn_max - (factor - 1))^(rot/(rot-2)) */
+            /* dynamic NTK (models.md 3.2): when dyn_max > 0 frequencies at position p >= dyn_max
+             * come from base' = base * (factor * (p+1) / dyn_max - (factor - 1))^(rot/(rot-2)) */
             int dyn_max;
             double dyn_base, dyn_factor;
         } rope;
         struct { int kcol, vcol; } kvput;
-        struct { int heads, kv_heads, kdim, vdim, window; float scale, cap; const float *sinks; } attn; /* window 0: none */
-        struct { uint8_t form; int width; } act;                             /* width: cols of out */
+        struct { /* window, cap 0: none; sinks [heads] or NULL */
+            int heads, kv_heads, kdim, vdim, window;
+            float scale, cap;
+            const float *sinks;
+        } attn;
+        struct { uint8_t form; int width; } act;            /* width: cols of out */
         struct { float a; } add;
-        struct { float a, cap; } logits;                                     /* cap 0: none */
+        struct { float a, cap; } logits;                    /* cap 0: none */
     } u;
 } gy_op;
 
@@ -76,8 +87,9 @@ enum { GY_PAGE = 64 }; /* positions: unit of storage, of attention blocking and 
 typedef enum { GY_KEEP_ALL, GY_KEEP_WINDOW, GY_KEEP_STATE } gy_keep_policy;
 typedef struct { uint8_t policy; int window, sinks; } gy_keep;
 
-/* What one layer stores per position: heads rows of kdim K values and of vdim V values. */
-typedef struct { gy_cparm k, v; int heads, kdim, vdim, donor; gy_keep keep; } gy_kvspec; /* donor: layer read instead, -1 */
+/* What one layer stores per position: heads rows of kdim K values and of vdim V values. donor: the
+ * layer that is read instead, or -1. */
+typedef struct { gy_cparm k, v; int heads, kdim, vdim, donor; gy_keep keep; } gy_kvspec;
 
 typedef struct {
     gy_op *op;             /* [n_ops] */
@@ -95,15 +107,20 @@ typedef enum { GY_BE_EXACT, GY_BE_FAST } gy_be_arith;
 typedef struct gy_be gy_be;
 struct gy_be {
     const char *name, *isa;
-    /* Starts a step: batch is constant until end. Nothing in a step allocates or fails but a lost device. */
+    /* Starts a step: batch is constant until end. Nothing in a step allocates or fails but a lost
+     * device. */
     void (*begin)(gy_be *be, const struct gy_batch *batch);
     void (*run)(gy_be *be, const gy_op *op, const struct gy_batch *batch);
     gy_rc (*end)(gy_be *be, gy_err *err);
-    const float *(*slot)(gy_be *be, int slot, int *ld); /* host view of a slot, for traces; valid until the next op */
-    uint64_t (*saturated)(gy_be *be);                   /* KV values clamped so far */
-    gy_rc (*pack)(gy_be *be, gy_weight *w, gy_err *err); /* makes w->packed if the codec has a faster layout; any thread */
+    /* Host view of a slot, for traces; valid until the next op. */
+    const float *(*slot)(gy_be *be, int slot, int *ld);
+    uint64_t (*saturated)(gy_be *be); /* KV values clamped so far */
+    /* Makes w->packed if the codec has a faster layout; any thread. */
+    gy_rc (*pack)(gy_be *be, gy_weight *w, gy_err *err);
     size_t (*packed_bytes)(gy_be *be);
     void (*free)(gy_be *be);
 };
+
+/* clang-format on */
 
 #endif

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/dmath.h"
+#include "base/mem.h"
 #include "base/num.h"
 #include "cpu/cpu.h"
 
@@ -443,6 +444,38 @@ static void test_rope_dynamic(void **state) {
     live_free(&l);
 }
 
+/* Every allocation of a backend fails once: an error, and nothing left behind (the sanitizer
+ * looks). */
+static void test_faults(void **state) {
+    (void)state;
+    uint64_t rng = test_seed();
+    static model m;
+    model_make(&m, &rng);
+    gy_err err = {0};
+    gy_kv *kv;
+    gy_be *be = NULL;
+    assert_ok(gy_kv_new(&m.spec, 1, 256, &kv, &err), err);
+    long before = gy_alloc_count();
+    assert_ok(gy_cpu_new(&m.plan, kv, 2, GY_BE_FAST, NULL, ROWS, &be, &err), err);
+    long n = gy_alloc_count() - before;
+    be->free(be);
+    assert_true(n >= 10);
+    for (long i = 1; i <= n; i++) {
+        memset(&err, 0, sizeof err);
+        be = NULL;
+        gy_alloc_fail_at(i);
+        gy_rc rc = gy_cpu_new(&m.plan, kv, 2, GY_BE_FAST, NULL, ROWS, &be, &err);
+        gy_alloc_fail_at(0);
+        if (rc != GY_ENOMEM || be) fail_msg("allocation %ld of %ld: %s", i, n, gy_rc_name(rc));
+    }
+    m.op[0].kind = GY_OP_SCAN;
+    memset(&err, 0, sizeof err);
+    assert_int_equal(gy_cpu_new(&m.plan, kv, 1, GY_BE_EXACT, NULL, ROWS, &be, &err),
+                     GY_EUNSUPPORTED);
+    assert_non_null(strstr(err.msg, "scan"));
+    gy_kv_free(kv);
+}
+
 static void test_isa_names(void **state) {
     (void)state;
     gy_err err = {0};
@@ -462,6 +495,7 @@ int main(void) {
         cmocka_unit_test(test_sets),         cmocka_unit_test(test_norm),
         cmocka_unit_test(test_ops),          cmocka_unit_test(test_rope_positions),
         cmocka_unit_test(test_rope_dynamic), cmocka_unit_test(test_isa_names),
+        cmocka_unit_test(test_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
