@@ -165,6 +165,24 @@ static gy_rc vocab_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     return gy_vocab_build(&t->vocab, &b, err);
 }
 
+/* Converters write the marks of user-defined names as spaces; text may also hold the marks
+ * themselves, and tokenizer.json takes them for the same token. */
+static gy_rc marked_add(gy_tok *t, const gy_added_token *a, gy_err *err) {
+    gy_buf b = {0};
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (a->s[i] == ' ') {
+            gy_buf_puts(&b, MARK);
+        } else {
+            gy_buf_c(&b, a->s[i]);
+        }
+    }
+    gy_added_token marked = *a;
+    marked.s = b.p, marked.n = (uint32_t)b.n;
+    gy_rc rc = b.oom ? gy_tok_oom(err) : gy_added_add(&t->added, &t->vocab, &marked, err);
+    gy_buf_free(&b);
+    return rc;
+}
+
 /* Control, unknown and user-defined names are cut out of the text first. */
 static gy_rc added_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
     gy_rc rc = GY_OK;
@@ -177,6 +195,8 @@ static gy_rc added_set(gy_tok *t, const gy_tok_gguf *f, gy_err *err) {
         gy_added_token a = {
             .s = f->token[i].s, .n = (uint32_t)f->token[i].n, .id = i, .special = type != 4};
         rc = gy_added_add(&t->added, &t->vocab, &a, err);
+        bool marks = type == 4 && str_is(f->model, "llama") && a.n && memchr(a.s, ' ', a.n);
+        if (!rc && marks) rc = marked_add(t, &a, err);
     }
     return rc;
 }

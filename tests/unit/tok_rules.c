@@ -296,7 +296,7 @@ static void gguf_llama(void **state) {
                                        "\xE2\x96\x81"
                                        "a",
                                        "ba",
-                                       "<user>"};
+                                       "<us er>"};
     gy_tok_str token[266];
     float score[266] = {0};
     int32_t type[266];
@@ -323,12 +323,16 @@ static void gguf_llama(void **state) {
     expect_ids(tok, "\xC3\xA9", 2, 0, "3 205 179"); /* C3 A9 as bytes */
     expect_ids(tok, "<0x41>", 6, 0,
                "3 70 58 130 62 59 72"); /* typed: six characters, each a byte */
-    expect_ids(tok, "a<user>a", 8, 0, "7 9 7");
+    expect_ids(tok, "a<us er>a", 9, 0, "7 9 7");
+    expect_ids(tok,
+               "a<us\xE2\x96\x81"
+               "er>a",
+               11, 0, "7 9 7"); /* the mark as text */
     expect_ids(tok, "<s>a", 4, 0, "1 7");
     expect_ids(tok, "<s>", 3, GY_TOK_PLAIN, "3 70 125 72");
     const int32_t ids[] = {1, 7, 6, 205, 179, 9};
     assert_ok(gy_tok_decode(tok, ids, 6, true, &b, &err), err);
-    assert_string_equal(b.p, "aab\xC3\xA9<user>");
+    assert_string_equal(b.p, "aab\xC3\xA9<us er>");
     gy_buf_free(&b);
     gy_tok_free(tok);
     f.add_space_prefix = 0, f.add_bos = 0, f.add_eos = 1;
