@@ -1,25 +1,29 @@
 /* gyre.h - run language models from C.
  *
- * Four nouns. A MODEL is an opened checkpoint: a mapping, its configuration, tokenizer and chat template;
- * constant after opening and shared by reference count. An ENGINE computes with one model: threads, KV memory,
- * one arithmetic. A SEQUENCE is one conversation inside an engine: its tokens and what attention remembers of
- * them. A REQUEST is what to generate; EVENTS report it as it happens.
+ * Four nouns. A MODEL is an opened checkpoint: a mapping, its configuration, tokenizer and chat
+ * template; constant after opening and shared by reference count. An ENGINE computes with one
+ * model: threads, KV memory, one arithmetic. A SEQUENCE is one conversation inside an engine: its
+ * tokens and what attention remembers of them. A REQUEST is what to generate; EVENTS report it as
+ * it happens.
  *
  *     checkpoint --gy_model_open--> gy_model --gy_engine_new--> gy_engine --gy_seq_new--> gy_seq
- *     messages --gy_render--> text --gy_tokenize--> ids --gy_generate(engine, seq, request)--> events
+ *     messages --gy_render--> text --gy_tokenize--> ids --gy_generate(engine, seq, request)-->
+ * events
  *
- * Ownership. X_new or X_open gives an object to the caller, who ends it with X_free or X_unref. Every char* or
- * array returned through an out parameter is freed with gy_free. const results are borrowed and say until when.
+ * Ownership. X_new or X_open gives an object to the caller, who ends it with X_free or X_unref.
+ * Every char* or array returned through an out parameter is freed with gy_free. const results are
+ * borrowed and say until when.
  *
- * Errors. A fallible function returns a gy_rc and fills the caller's gy_err (which may be NULL) with a message
- * that names the file, field or argument and what was expected. On failure out parameters are left untouched.
+ * Errors. A fallible function returns a gy_rc and fills the caller's gy_err (which may be NULL)
+ * with a message that names the file, field or argument and what was expected. On failure out
+ * parameters are left untouched.
  *
- * Threads. A model may be used from any thread at once. An engine and its sequences belong to one thread at a
- * time. Only gy_cancel may be called from anywhere, including a signal handler.
+ * Threads. A model may be used from any thread at once. An engine and its sequences belong to one
+ * thread at a time. Only gy_cancel may be called from anywhere, including a signal handler.
  *
- * Equal bits. The tokens and logprobs of a request depend on the model, the KV codec, the arithmetic and the
- * request alone: not on other sequences in a step, chunking, threads, CPU type, or how a prefix came to be
- * there. gy_bits() names the revision of the arithmetic. */
+ * Equal bits. The tokens and logprobs of a request depend on the model, the KV codec, the
+ * arithmetic and the request alone: not on other sequences in a step, chunking, threads, CPU type,
+ * or how a prefix came to be there. gy_bits() names the revision of the arithmetic. */
 #ifndef GYRE_H
 #define GYRE_H
 
@@ -33,7 +37,8 @@ extern "C" {
 
 #define GY_API __attribute__((visibility("default")))
 
-/* ---- Errors and versions ---------------------------------------------------------------------------- */
+/* ---- Errors and versions
+ * ---------------------------------------------------------------------------- */
 
 typedef enum {
     GY_OK,
@@ -54,23 +59,26 @@ typedef struct {
     char msg[512]; /* UTF-8, NUL-terminated; the first failure of a call wins */
 } gy_err;
 
-GY_API const char *gy_rc_name(gy_rc rc);   /* "format" for GY_EFORMAT; static */
-GY_API const char *gy_version(void);       /* "0.1.0"; static */
-GY_API int gy_bits(void);                  /* revision of the arithmetic; equal revisions give equal bits */
-GY_API const char *gy_isa(void);           /* instruction set in use: "avx2", "generic"; static */
-GY_API void gy_free(void *p);              /* frees what an out parameter gave; NULL is fine */
+GY_API const char *gy_rc_name(gy_rc rc); /* "format" for GY_EFORMAT; static */
+GY_API const char *gy_version(void);     /* "0.1.0"; static */
+GY_API int gy_bits(void);        /* revision of the arithmetic; equal revisions give equal bits */
+GY_API const char *gy_isa(void); /* instruction set in use: "avx2", "generic"; static */
+GY_API void gy_free(void *p);    /* frees what an out parameter gave; NULL is fine */
 
-/* ---- Finding and fetching models -------------------------------------------------------------------- */
+/* ---- Finding and fetching models
+ * -------------------------------------------------------------------- */
 
-/* Turns what a user typed into a path: an existing directory or .gguf file, "org/name[@revision]" in the Hugging
- * Face cache, or a unique case-insensitive part of a local model's name. GY_ENOTFOUND lists the candidates. */
+/* Turns what a user typed into a path: an existing directory or .gguf file, "org/name[@revision]"
+ * in the Hugging Face cache, or a unique case-insensitive part of a local model's name.
+ * GY_ENOTFOUND lists the candidates. */
 GY_API gy_rc gy_model_find(const char *name, char **path, gy_err *err);
 
 /* All models found in the Hugging Face cache and GYRE_HOME/models, as a JSON array of objects
  * {"id","path","format","bytes","complete","revision"}. */
 GY_API gy_rc gy_model_list(char **json, gy_err *err);
 
-/* Progress of a long task. total is 0 when unknown. what is borrowed for the call. Return false to cancel. */
+/* Progress of a long task. total is 0 when unknown. what is borrowed for the call. Return false to
+ * cancel. */
 typedef bool (*gy_progress_fn)(void *arg, const char *what, uint64_t done, uint64_t total);
 
 typedef struct {
@@ -86,50 +94,56 @@ typedef struct {
     void *arg;
 } gy_get_options;
 
-/* Downloads a Hugging Face repository's checkpoint into the shared cache, resuming partial files by range, and
- * checks size and SHA-256. *path is the snapshot directory. */
+/* Downloads a Hugging Face repository's checkpoint into the shared cache, resuming partial files by
+ * range, and checks size and SHA-256. *path is the snapshot directory. */
 GY_API gy_rc gy_get(const char *repo, const gy_get_options *options, char **path, gy_err *err);
 
-/* Downloads one URL to a file, resuming FILE.incomplete by range; sha256 is 64 hex digits or NULL. */
-GY_API gy_rc gy_get_url(const char *url, const char *file, const char *sha256, const gy_get_options *options,
-                        gy_err *err);
+/* Downloads one URL to a file, resuming FILE.incomplete by range; sha256 is 64 hex digits or NULL.
+ */
+GY_API gy_rc gy_get_url(const char *url, const char *file, const char *sha256,
+                        const gy_get_options *options, gy_err *err);
 
-/* ---- Models ----------------------------------------------------------------------------------------- */
+/* ---- Models
+ * ----------------------------------------------------------------------------------------- */
 
 typedef struct gy_model gy_model;
 
 typedef struct {
-    const char *chat_template; /* template source that replaces the checkpoint's; NULL: the checkpoint's */
-    bool no_tokenizer;         /* open without tokenizer and template; text functions then fail */
-    bool no_weights;           /* open tokenizer and template only; an engine cannot be made */
+    const char
+        *chat_template; /* template source that replaces the checkpoint's; NULL: the checkpoint's */
+    bool no_tokenizer;  /* open without tokenizer and template; text functions then fail */
+    bool no_weights;    /* open tokenizer and template only; an engine cannot be made */
 } gy_model_options;
 
-/* Opens a directory with config.json and safetensors, or a .gguf file (first shard of several). Maps, does not
- * read: no tensor byte is touched. options may be NULL. */
-GY_API gy_rc gy_model_open(const char *path, const gy_model_options *options, gy_model **model, gy_err *err);
+/* Opens a directory with config.json and safetensors, or a .gguf file (first shard of several).
+ * Maps, does not read: no tensor byte is touched. options may be NULL. */
+GY_API gy_rc gy_model_open(const char *path, const gy_model_options *options, gy_model **model,
+                           gy_err *err);
 GY_API gy_model *gy_model_ref(gy_model *model);
 GY_API void gy_model_unref(gy_model *model); /* NULL is fine */
 
 typedef struct {
-    const char *type;        /* model_type or GGUF architecture */
-    const char *format;      /* "safetensors" or "gguf" */
-    const char *quant;       /* short description of the weights, such as "affine 4-bit g64" or "Q4_1" */
+    const char *type;   /* model_type or GGUF architecture */
+    const char *format; /* "safetensors" or "gguf" */
+    const char *quant;  /* short description of the weights, such as "affine 4-bit g64" or "Q4_1" */
     int layers, width, vocab; /* vocab: rows of the output head, that is columns of logits */
-    int context;             /* positions the model was made for; 0 if the configuration does not say */
-    int64_t parameters;      /* number of weights */
-    int64_t weight_bytes;    /* bytes of the mapping that hold them */
-    const int32_t *eos;      /* ids that end an answer, ascending */
+    int context;        /* positions the model was made for; 0 if the configuration does not say */
+    int64_t parameters; /* number of weights */
+    int64_t weight_bytes; /* bytes of the mapping that hold them */
+    const int32_t *eos;   /* ids that end an answer, ascending */
     int n_eos;
     bool has_tokenizer, has_template;
 } gy_model_info;
 
-GY_API void gy_model_get_info(const gy_model *model, gy_model_info *info); /* pointers borrowed from the model */
+GY_API void gy_model_get_info(const gy_model *model,
+                              gy_model_info *info); /* pointers borrowed from the model */
 
-/* The whole checkpoint as JSON: files, configuration, tensors with codec and shape, what was dropped, KV bytes per
- * token by codec. */
+/* The whole checkpoint as JSON: files, configuration, tensors with codec and shape, what was
+ * dropped, KV bytes per token by codec. */
 GY_API gy_rc gy_model_inspect(const gy_model *model, char **json, gy_err *err);
 
-/* ---- Text ------------------------------------------------------------------------------------------- */
+/* ---- Text
+ * ------------------------------------------------------------------------------------------- */
 
 enum {
     GY_TOK_SPECIALS = 1, /* add what the post-processor adds: BOS, EOS */
@@ -137,22 +151,24 @@ enum {
 };
 
 /* ids of text[bytes]. Text need not be valid UTF-8: bad bytes count as U+FFFD each. */
-GY_API gy_rc gy_tokenize(const gy_model *model, const char *text, size_t bytes, unsigned flags, int32_t **ids,
-                         int *n, gy_err *err);
+GY_API gy_rc gy_tokenize(const gy_model *model, const char *text, size_t bytes, unsigned flags,
+                         int32_t **ids, int *n, gy_err *err);
 
-/* Text of ids[n], special tokens left out if skip_special. *bytes may be NULL. NUL-terminated besides. */
-GY_API gy_rc gy_detokenize(const gy_model *model, const int32_t *ids, int n, bool skip_special, char **text,
-                           size_t *bytes, gy_err *err);
+/* Text of ids[n], special tokens left out if skip_special. *bytes may be NULL. NUL-terminated
+ * besides. */
+GY_API gy_rc gy_detokenize(const gy_model *model, const int32_t *ids, int n, bool skip_special,
+                           char **text, size_t *bytes, gy_err *err);
 
 /* The vocabulary's own spelling of one id; NULL if there is none. Borrowed from the model. */
 GY_API const char *gy_token_name(const gy_model *model, int32_t id, size_t *bytes);
 
 /* Renders a chat request body {"messages":[...],"tools":[...],"chat_template_kwargs":{...},
  * "add_generation_prompt":bool} (JSON text) with the model's template. */
-GY_API gy_rc gy_render(const gy_model *model, const char *body, size_t bytes, char **text, size_t *text_bytes,
-                       gy_err *err);
+GY_API gy_rc gy_render(const gy_model *model, const char *body, size_t bytes, char **text,
+                       size_t *text_bytes, gy_err *err);
 
-/* ---- Engines ---------------------------------------------------------------------------------------- */
+/* ---- Engines
+ * ---------------------------------------------------------------------------------------- */
 
 typedef struct gy_engine gy_engine;
 typedef struct gy_seq gy_seq;
@@ -164,27 +180,28 @@ typedef enum {
 } gy_arith;
 
 typedef struct {
-    int threads;     /* 0: one per core that this process may use */
+    int threads; /* 0: one per core that this process may use */
     gy_arith arith;
     const char *kv;  /* KV codec: "f16" (default), "f32", "bf16"; "K.V" for two, as in "f32.f16" */
     int context;     /* most positions of one sequence; 0: the model's, at most 32768 */
     int sequences;   /* sequences that can be full at once; 0: 1. Sets the KV memory */
     int chunk;       /* most rows of one step; 0: 512 */
     const char *isa; /* force an instruction set ("generic"); NULL: GYRE_ISA or the best one */
-    bool no_pack;    /* read weights only as stored, without packed copies (same bits, less memory) */
+    bool no_pack; /* read weights only as stored, without packed copies (same bits, less memory) */
 } gy_engine_options;
 
-GY_API gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine, gy_err *err);
+GY_API gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
+                           gy_err *err);
 GY_API void gy_engine_free(gy_engine *engine); /* after its sequences */
 
 typedef struct {
     int threads, context, chunk;
     gy_arith arith;
-    const char *kv;                /* as asked or the default; borrowed */
-    int64_t kv_bytes_token;        /* bytes one position takes over all layers that keep everything */
+    const char *kv;         /* as asked or the default; borrowed */
+    int64_t kv_bytes_token; /* bytes one position takes over all layers that keep everything */
     int64_t kv_bytes, scratch_bytes, packed_bytes;
-    uint64_t kv_saturated;         /* values that did not fit the KV codec and were clamped */
-    int ops;                       /* length of the plan */
+    uint64_t kv_saturated; /* values that did not fit the KV codec and were clamped */
+    int ops;               /* length of the plan */
 } gy_engine_info;
 
 GY_API void gy_engine_get_info(const gy_engine *engine, gy_engine_info *info);
@@ -192,27 +209,33 @@ GY_API void gy_engine_get_info(const gy_engine *engine, gy_engine_info *info);
 /* The plan as text, or as JSON. */
 GY_API gy_rc gy_explain(const gy_engine *engine, bool json, char **text, gy_err *err);
 
-/* Called after every operator of a step with its output: rows x cols f32, row-major with ld floats from row to row,
- * borrowed for the call. For debugging and porters; NULL turns it off. name is like "12.attn". */
-typedef void (*gy_trace_fn)(void *arg, int op, const char *name, const float *value, int rows, int cols, int ld);
+/* Called after every operator of a step with its output: rows x cols f32, row-major with ld floats
+ * from row to row, borrowed for the call. For debugging and porters; NULL turns it off. name is
+ * like "12.attn". */
+typedef void (*gy_trace_fn)(void *arg, int op, const char *name, const float *value, int rows,
+                            int cols, int ld);
 GY_API void gy_engine_trace(gy_engine *engine, gy_trace_fn fn, void *arg);
 
 /* Makes the running or next gy_step and gy_generate return GY_ECANCEL; async-signal-safe. */
 GY_API void gy_cancel(gy_engine *engine);
 
-/* ---- Sequences -------------------------------------------------------------------------------------- */
+/* ---- Sequences
+ * -------------------------------------------------------------------------------------- */
 
 GY_API gy_rc gy_seq_new(gy_engine *engine, gy_seq **seq, gy_err *err);
 GY_API void gy_seq_free(gy_engine *engine, gy_seq *seq); /* NULL is fine */
-GY_API gy_rc gy_seq_fork(gy_engine *engine, const gy_seq *from, gy_seq **seq, gy_err *err); /* shares memory */
-GY_API int gy_seq_len(const gy_seq *seq);                    /* positions held */
-GY_API const int32_t *gy_seq_tokens(const gy_seq *seq);      /* [len], valid until the next call on seq */
+GY_API gy_rc gy_seq_fork(gy_engine *engine, const gy_seq *from, gy_seq **seq,
+                         gy_err *err);    /* shares memory */
+GY_API int gy_seq_len(const gy_seq *seq); /* positions held */
+GY_API const int32_t *gy_seq_tokens(
+    const gy_seq *seq); /* [len], valid until the next call on seq */
 
-/* Forgets positions >= len. Layers with a window need the positions before len still held: GY_ELIMIT if they are
- * gone, and the sequence is unchanged. */
+/* Forgets positions >= len. Layers with a window need the positions before len still held:
+ * GY_ELIMIT if they are gone, and the sequence is unchanged. */
 GY_API gy_rc gy_seq_trim(gy_engine *engine, gy_seq *seq, int len, gy_err *err);
 
-/* One sequence's part of a step: n tokens to append, and the first of them whose logits are wanted (n: none). */
+/* One sequence's part of a step: n tokens to append, and the first of them whose logits are wanted
+ * (n: none). */
 typedef struct {
     gy_seq *seq;
     const int32_t *ids; /* [n] */
@@ -220,13 +243,16 @@ typedef struct {
     int first_out;
 } gy_feed;
 
-/* Appends every feed's tokens in one ragged batch; sequences must differ. logits receives [outs, vocab] in the
- * order of feeds and positions; logits beyond the tokenizer's size are -inf. The sum of n may be anything: larger
- * batches are cut into chunks, with equal bits. A wrong argument changes no sequence; GY_ECANCEL and GY_ELIMIT come
- * between chunks, and the sequences then hold what was finished (gy_seq_len tells). */
-GY_API gy_rc gy_step(gy_engine *engine, const gy_feed *feeds, int n_feeds, float *logits, gy_err *err);
+/* Appends every feed's tokens in one ragged batch; sequences must differ. logits receives [outs,
+ * vocab] in the order of feeds and positions; logits beyond the tokenizer's size are -inf. The sum
+ * of n may be anything: larger batches are cut into chunks, with equal bits. A wrong argument
+ * changes no sequence; GY_ECANCEL and GY_ELIMIT come between chunks, and the sequences then hold
+ * what was finished (gy_seq_len tells). */
+GY_API gy_rc gy_step(gy_engine *engine, const gy_feed *feeds, int n_feeds, float *logits,
+                     gy_err *err);
 
-/* ---- Sampling and generation ------------------------------------------------------------------------ */
+/* ---- Sampling and generation
+ * ------------------------------------------------------------------------ */
 
 typedef struct {
     int32_t id;
@@ -235,23 +261,23 @@ typedef struct {
 
 /* All-zero is greedy. Order of application: serving.md section 12. */
 typedef struct {
-    float temperature;        /* <= 0: greedy, ties to the lowest id */
-    int top_k;                /* 0: off */
-    float top_p;              /* 0 or >= 1: off */
-    float min_p;              /* 0: off */
-    float typical_p;          /* 0 or >= 1: off */
-    float top_n_sigma;        /* 0: off */
+    float temperature; /* <= 0: greedy, ties to the lowest id */
+    int top_k;         /* 0: off */
+    float top_p;       /* 0 or >= 1: off */
+    float min_p;       /* 0: off */
+    float typical_p;   /* 0 or >= 1: off */
+    float top_n_sigma; /* 0: off */
     float xtc_probability, xtc_threshold;
     float repetition_penalty; /* 0 or 1: off */
     float frequency_penalty, presence_penalty;
-    int penalty_last;         /* tokens that count for penalties; 0: 64; < 0: all */
-    float dry_multiplier, dry_base; /* multiplier 0: off; base 0: 1.75 */
+    int penalty_last;                 /* tokens that count for penalties; 0: 64; < 0: all */
+    float dry_multiplier, dry_base;   /* multiplier 0: off; base 0: 1.75 */
     int dry_allowed_length, dry_last; /* 0: 2; 0: all of the context */
     float dynatemp_range, dynatemp_exponent;
-    int mirostat;             /* 0 off, 1, 2 */
+    int mirostat;                     /* 0 off, 1, 2 */
     float mirostat_tau, mirostat_eta; /* 0: 5, 0.1 */
     uint64_t seed;
-    int min_keep;             /* 0: 1 */
+    int min_keep; /* 0: 1 */
     int n_bias;
     const gy_logit_bias *bias; /* [n_bias] */
 } gy_sampling;
@@ -264,12 +290,13 @@ typedef struct {
 typedef struct {
     const int32_t *ids; /* [n] tokens to append before generating, at least one */
     int n;
-    int max_tokens;     /* 0: until the context is full */
+    int max_tokens; /* 0: until the context is full */
     bool ignore_eos;
     gy_sampling sampling;
     const char *const *stop; /* [n_stop] strings that end the answer and are not part of it */
     int n_stop;
-    int top_logprobs;   /* alternatives per token, at most 20; logprob of the token itself is always reported */
+    int top_logprobs; /* alternatives per token, at most 20; logprob of the token itself is always
+                         reported */
 } gy_request;
 
 typedef enum { GY_EV_PREFILL, GY_EV_TOKEN, GY_EV_END } gy_event_kind;
@@ -277,18 +304,19 @@ typedef enum { GY_END_NONE, GY_END_STOP, GY_END_STRING, GY_END_LENGTH, GY_END_CA
 
 typedef struct {
     gy_event_kind kind;
-    int done, total;        /* PREFILL: prompt tokens */
-    int32_t id;             /* TOKEN */
-    int pos;                /* TOKEN: its absolute position */
-    const char *text;       /* TOKEN, END: text that became certain, whole code points; may be empty */
+    int done, total;  /* PREFILL: prompt tokens */
+    int32_t id;       /* TOKEN */
+    int pos;          /* TOKEN: its absolute position */
+    const char *text; /* TOKEN, END: text that became certain, whole code points; may be empty */
     size_t bytes;
     float logprob;
-    const gy_logprob *top;  /* [n_top], descending */
+    const gy_logprob *top; /* [n_top], descending */
     int n_top;
-    gy_end end;             /* END */
+    gy_end end; /* END */
 } gy_event;
 
-typedef bool (*gy_event_fn)(void *arg, const gy_event *event); /* event borrowed; return false to stop */
+typedef bool (*gy_event_fn)(void *arg,
+                            const gy_event *event); /* event borrowed; return false to stop */
 
 typedef struct {
     int prompt_tokens, tokens; /* appended by this request; generated */
@@ -296,23 +324,28 @@ typedef struct {
     double prefill_s, decode_s;
 } gy_result;
 
-/* Appends the request's ids, then generates. The last token sampled is not yet in the sequence, exactly like a token
- * that a user typed; it is passed again with the next request's ids. An end token has no TOKEN event. GY_ECANCEL after
- * gy_cancel, with END reported and result filled. result may be NULL. */
-GY_API gy_rc gy_generate(gy_engine *engine, gy_seq *seq, const gy_request *request, gy_event_fn fn, void *arg,
-                         gy_result *result, gy_err *err);
+/* Appends the request's ids, then generates. The last token sampled is not yet in the sequence,
+ * exactly like a token that a user typed; it is passed again with the next request's ids. An end
+ * token has no TOKEN event. GY_ECANCEL after gy_cancel, with END reported and result filled. result
+ * may be NULL. */
+GY_API gy_rc gy_generate(gy_engine *engine, gy_seq *seq, const gy_request *request, gy_event_fn fn,
+                         void *arg, gy_result *result, gy_err *err);
 
-/* Samples one id from logits[n]. pos is the index of the token in the answer, from 0: the random numbers are a function
- * of (seed, pos) alone. history[n_history] are the tokens before it, oldest first, of which the last pos are the answer's
- * (penalties). logits are not changed. GY_EARG if a logit is NaN. */
-GY_API gy_rc gy_sample(const gy_sampling *sampling, const float *logits, int n, const int32_t *history,
-                       int n_history, int pos, int32_t *id, float *logprob, gy_err *err);
+/* Samples one id from logits[n]. pos is the index of the token in the answer, from 0: the random
+ * numbers are a function of (seed, pos) alone. history[n_history] are the tokens before it, oldest
+ * first, of which the last pos are the answer's (penalties). logits are not changed. GY_EARG if a
+ * logit is NaN. */
+GY_API gy_rc gy_sample(const gy_sampling *sampling, const float *logits, int n,
+                       const int32_t *history, int n_history, int pos, int32_t *id, float *logprob,
+                       gy_err *err);
 
-/* ---- Conversion ------------------------------------------------------------------------------------- */
+/* ---- Conversion
+ * ------------------------------------------------------------------------------------- */
 
-/* Writes a model as an MLX directory whose values are exactly the source's; GY_EUNSUPPORTED names the first tensor
- * that has no exact form. Written beside the target and renamed when whole. */
-GY_API gy_rc gy_convert(const char *source, const char *target, gy_progress_fn progress, void *arg, gy_err *err);
+/* Writes a model as an MLX directory whose values are exactly the source's; GY_EUNSUPPORTED names
+ * the first tensor that has no exact form. Written beside the target and renamed when whole. */
+GY_API gy_rc gy_convert(const char *source, const char *target, gy_progress_fn progress, void *arg,
+                        gy_err *err);
 
 #ifdef __cplusplus
 }

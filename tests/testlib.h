@@ -1,7 +1,8 @@
 /* testlib - what every test needs: cmocka, where oracle data lies, counted skips, seeds.
  *
- * Oracle data is read from the folder named by GYRE_SHARED, else by the build (../shared). A test that needs it and does
- * not find it skips those cases with a counted notice; cases in tests/data run always. */
+ * Oracle data is read from the folder named by GYRE_SHARED, else by the build (../shared). A test
+ * that needs it and does not find it skips those cases with a counted notice; cases in tests/data
+ * run always. */
 #ifndef GY_TESTLIB_H
 #define GY_TESTLIB_H
 
@@ -39,21 +40,23 @@ static inline const char *data_path(const char *rel) {
     return p;
 }
 
-static inline bool have_shared(const char *rel) { return access(shared_path(rel), R_OK) == 0; }
+static inline bool have_shared(const char *rel) {
+    return access(shared_path(rel), R_OK) == 0;
+}
 
 /* Prints the notice and skips the running test. */
-#define SKIP_WITHOUT_SHARED(rel)                                                              \
-    do {                                                                                      \
-        if (!have_shared(rel)) {                                                              \
-            printf("notice: skipped, needs %s (set GYRE_SHARED)\n", shared_path(rel));        \
-            skip();                                                                           \
-        }                                                                                     \
+#define SKIP_WITHOUT_SHARED(rel)                                                                   \
+    do {                                                                                           \
+        if (!have_shared(rel)) {                                                                   \
+            printf("notice: skipped, needs %s (set GYRE_SHARED)\n", shared_path(rel));             \
+            skip();                                                                                \
+        }                                                                                          \
     } while (0)
 
-#define assert_ok(call, err)                                                                  \
-    do {                                                                                      \
-        gy_rc rc_ = (call);                                                                   \
-        if (rc_) fail_msg("%s: %s: %s", #call, gy_rc_name(rc_), (err).msg);                   \
+#define assert_ok(call, err)                                                                       \
+    do {                                                                                           \
+        gy_rc rc_ = (call);                                                                        \
+        if (rc_) fail_msg("%s: %s: %s", #call, gy_rc_name(rc_), (err).msg);                        \
     } while (0)
 
 /* A small generator for random tests; the seed is printed and taken back from SEED. */
@@ -68,6 +71,8 @@ static inline uint32_t test_rand(uint64_t *state) {
     uint32_t x = (uint32_t)(*state >> 33) ^ (uint32_t)(*state >> 53);
     return x * 2654435761u;
 }
-static inline float test_uniform(uint64_t *state) { return (float)(test_rand(state) >> 8) * 0x1p-23f - 1.0f; } /* [-1, 1) */
+static inline float test_uniform(uint64_t *state) {
+    return (float)(test_rand(state) >> 8) * 0x1p-23f - 1.0f;
+} /* [-1, 1) */
 
 #endif

@@ -36,7 +36,7 @@ static bool shows(const gy_buf *out, const char *word) {
 #define ASKS(calls) "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" calls "]}"
 #define ANSWER(id, name)                                                                           \
     "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"name\":\"" name "\",\"content\":"            \
-                                                                      "\"gyresult\"}"
+    "\"gyresult\"}"
 #define TOOL(name)                                                                                 \
     "{\"type\":\"function\",\"function\":{\"name\":\"" name                                        \
     "\",\"description\":\"d\",\"parameters\":{\"type\":\"object\","                                \

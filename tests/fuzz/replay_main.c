@@ -1,5 +1,5 @@
-/* Replays a corpus folder through a fuzz target when libFuzzer is not linked, so that every preset and every
- * compiler runs the inputs that once mattered. Usage: fuzz_X FOLDER. */
+/* Replays a corpus folder through a fuzz target when libFuzzer is not linked, so that every preset
+ * and every compiler runs the inputs that once mattered. Usage: fuzz_X FOLDER. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
