@@ -71,7 +71,7 @@ gy_jv gy_jx_apply(gy_jx *x, const gy_jfn *fn, gy_jv self, const gy_jargs *args) 
 
 const gy_jfn *gy_jx_find(const gy_jfn *table, size_t count, const char *name, size_t n) {
     for (size_t i = 0; i < count; i++)
-        if (strncmp(table[i].name, name, n) == 0 && table[i].name[n] == 0) return &table[i];
+        if (strlen(table[i].name) == n && memcmp(table[i].name, name, n) == 0) return &table[i];
     return NULL;
 }
 

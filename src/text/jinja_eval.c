@@ -410,7 +410,7 @@ static void bind_macro(gy_jx *x, gy_jscope *in, gy_jmacro *m, const gy_jargs *ar
     if (rest) bind(x, in, x->t->s_kwargs, gy_jv_dict(rest));
     if (e->op & JX_MACRO_VARARGS) {
         uint32_t extra = args->n > names->n ? args->n - names->n : 0;
-        bind(x, in, x->t->s_varargs, gy_jx_tuple(x, args->pos + (extra ? names->n : 0), extra));
+        bind(x, in, x->t->s_varargs, gy_jx_tuple(x, extra ? args->pos + names->n : NULL, extra));
     } else if (args->n > names->n) {
         gy_jx_fail(x, GY_EFORMAT, "macro takes not more than %u argument(s)", names->n);
     }

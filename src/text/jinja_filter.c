@@ -12,8 +12,8 @@ static gy_jv iter_of(gy_jlist *l) {
 
 gy_jv gy_jx_get_path(gy_jx *x, gy_jv v, gy_jv path, gy_jv absent) {
     if (!gy_jv_given(path) || path.t == JX_NONE) return v;
-    const char *p = path.s, *end = p + path.n, *dot;
     bool whole = path.t != JX_STR;
+    const char *p = whole ? NULL : path.s, *end = whole ? NULL : p + path.n, *dot;
     do {
         gy_jv key = path;
         if (!whole) {
@@ -286,7 +286,7 @@ static gy_jv f_map(gy_jx *x, gy_jv v, gy_jv *a, const gy_jargs *raw) {
         if (!fn) gy_jx_fail(x, GY_EFORMAT, "No filter named '%s'.", text);
     }
     gy_jlist *l = gy_jx_items(x, v);
-    gy_jargs rest = {raw->pos + (raw->n ? 1 : 0), raw->kw, raw->n ? raw->n - 1 : 0, raw->n_kw};
+    gy_jargs rest = {raw->n ? raw->pos + 1 : raw->pos, raw->kw, raw->n ? raw->n - 1 : 0, raw->n_kw};
     gy_jx_enter(x);
     for (uint32_t i = 0; i < l->n; i++) {
         one =
@@ -313,7 +313,7 @@ static gy_jv select_where(gy_jx *x, gy_jv v, const gy_jargs *raw, bool attr, boo
     if (attr && !raw->n) gy_jx_fail(x, GY_EFORMAT, "Missing parameter for attribute name");
     gy_jlist *l = gy_jx_items(x, v);
     bool named = raw->n > off;
-    gy_jargs rest = {raw->pos + (named ? off + 1 : 0), raw->kw, named ? raw->n - off - 1 : 0,
+    gy_jargs rest = {named ? raw->pos + off + 1 : raw->pos, raw->kw, named ? raw->n - off - 1 : 0,
                      raw->n_kw};
     for (uint32_t i = 0; i < l->n; i++) {
         gy_jv one = attr ? gy_jx_get_path(x, l->v[i], raw->pos[0], gy_jv_of(JX_MISSING)) : l->v[i];

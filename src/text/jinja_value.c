@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "text/jinja.h"
 
-enum { MAX_DEPTH = 3000 };
+enum { MAX_DEPTH = 6000 };
 
 _Noreturn void gy_jx_fail(gy_jx *x, gy_rc rc, const char *fmt, ...) {
     char msg[sizeof x->err->msg];
@@ -506,7 +506,7 @@ gy_jlist *gy_jx_items(gy_jx *x, gy_jv v) {
     case JX_ITER:
         gy_jx_force(x, v.l);
         l = gy_jx_list(x, 0);
-        l->v = v.l->v + v.l->at, l->n = l->cap = v.l->n - v.l->at;
+        l->v = v.l->at ? v.l->v + v.l->at : v.l->v, l->n = l->cap = v.l->n - v.l->at;
         v.l->at = v.l->n;
         return l;
     default: gy_jx_fail(x, GY_EFORMAT, "'%s' object is not iterable", gy_jv_type(v));
