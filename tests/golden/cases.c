@@ -76,7 +76,7 @@ static const char *wrong(gy_model *m, const gy_json *prompt, const gy_json *toke
     gy_model_get_info(m, &info);
     session_feed(&s, ids, n);
     for (uint32_t i = 0; !bad && top && i < top->n; i++) {
-        double id, value;
+        double id = 0, value = 0;
         assert_true(gy_json_num(top->item[i].item, &id) &&
                     gy_json_num(top->item[i].item + 1, &value));
         if (!(fabs(s.logits[(int)id] - value) <= 2e-3)) {
