@@ -13,7 +13,7 @@ typedef struct {
     int heads, kv_heads, kdim, vdim, window;
     float scale, cap;
     bool sinks;
-    gy_codec_kind k, v;
+    gy_codec_kind k, v; /* AFFINE: 8 bits, groups of 32, f16 scales */
 } shape;
 
 enum { SEQS = 3, SINKS = 64 };
@@ -31,14 +31,20 @@ typedef struct {
     float *out[SEQS]; /* [len][cols[1]] of the first run */
 } rig;
 
+static gy_cparm parm(gy_codec_kind kind) {
+    gy_cparm c = {.kind = kind};
+    if (kind == GY_CODEC_AFFINE) c.bits = 8, c.group = 32, c.stype = GY_CODEC_F16;
+    return c;
+}
+
 static void rig_make(rig *r, shape s, const int *len) {
     memset(r, 0, sizeof *r);
     r->s = s;
     int q = s.heads * s.kdim, k = s.kv_heads * s.kdim;
     r->cols[0] = q + k + s.kv_heads * s.vdim, r->cols[1] = s.heads * s.vdim;
     r->spec = (gy_kvspec){
-        .k = {.kind = s.k},
-        .v = {.kind = s.v},
+        .k = parm(s.k),
+        .v = parm(s.v),
         .heads = s.kv_heads,
         .kdim = s.kdim,
         .vdim = s.vdim,
@@ -224,9 +230,15 @@ static void check_equal(const rig *r, uint64_t *rng) {
 
 /* ---- A plain reference in double ---- */
 
-static double coded(gy_codec_kind kind, float x) {
-    if (kind == GY_CODEC_F16) return gy_f16_f32(gy_f32_f16(x));
-    return kind == GY_CODEC_BF16 ? gy_bf16_f32(gy_f32_bf16(x)) : x;
+/* What a row becomes by being stored. */
+static void coded(gy_codec_kind kind, const float *x, int n, float *y) {
+    uint8_t bytes[3][2048];
+    size_t step[3];
+    gy_rows m = {.c = parm(kind), .rows = 1, .cols = n, .global = 1};
+    gy_codecs[kind].bytes(m.c, n, step);
+    for (int i = 0; i < 3; i++) m.plane[i] = bytes[i], m.step[i] = (ptrdiff_t)step[i];
+    gy_codecs[kind].encode(&m, 0, x);
+    gy_codecs[kind].decode(&m, 0, y);
 }
 
 /* One head of one position, and a bound for what f32 may lose: each score by its dot (16 lanes: dim
@@ -241,13 +253,15 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
         g = head / (s->heads / s->kv_heads);
     size_t cols = (size_t)r->cols[0];
     const float *q = r->x[seq] + (size_t)pos * cols + head * s->kdim;
+    float y[512];
     double *w = malloc((size_t)n * sizeof *w), max = s->sinks ? r->sink[head] : -INFINITY, sum = 0,
            lost = 0, top = 0;
     for (int i = 0; i < n; i++) {
         const float *k = r->x[seq] + (size_t)(lo + i) * cols + (s->heads + g) * s->kdim;
         double dot = 0, size = 0;
+        coded(s->k, k, s->kdim, y);
         for (int d = 0; d < s->kdim; d++) {
-            double t = q[d] * coded(s->k, k[d]);
+            double t = q[d] * (double)y[d];
             dot += t, size += fabs(t);
         }
         double e = (s->kdim / 16 + 6) * eps * size * s->scale, x = dot * s->scale;
@@ -263,10 +277,10 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
     for (int i = 0; i < n; i++) {
         const float *v =
             r->x[seq] + (size_t)(lo + i) * cols + (s->heads + s->kv_heads) * s->kdim + g * s->vdim;
+        coded(s->v, v, s->vdim, y);
         for (int d = 0; d < s->vdim; d++) {
-            double x = coded(s->v, v[d]);
-            o[d] += w[i] / sum * x;
-            if (fabs(x) > top) top = fabs(x);
+            o[d] += w[i] / sum * y[d];
+            if (fabsf(y[d]) > top) top = fabsf(y[d]);
         }
     }
     *bound = top * (2 * lost + (64 + 6 * (n / GY_PAGE + 2) + 8) * eps);
@@ -302,7 +316,8 @@ static void check_close(const rig *r, uint64_t *rng) {
 static void test_shapes(void **state) {
     (void)state;
     uint64_t rng = test_seed();
-    static const gy_codec_kind F32 = GY_CODEC_F32, F16 = GY_CODEC_F16, BF16 = GY_CODEC_BF16;
+    static const gy_codec_kind F32 = GY_CODEC_F32, F16 = GY_CODEC_F16, BF16 = GY_CODEC_BF16,
+                               AFF = GY_CODEC_AFFINE;
     const shape list[] = {
         {4, 4, 64, 64, 0, 0.125f, 0, false, F16, F16},
         {9, 3, 64, 64, 0, 0.125f, 0, false, F16, F16},
@@ -313,6 +328,8 @@ static void test_shapes(void **state) {
         {6, 2, 24, 24, 64, 0.2f, 0, true, F16, F16},
         {3, 1, 7, 5, 1, 0.4f, 0, false, F32, F32},
         {71, 1, 16, 16, 300, 0.25f, 0, false, BF16, BF16},
+        {4, 2, 64, 96, 90, 0.125f, 0, false, AFF, F16},
+        {3, 3, 32, 64, 0, 0.2f, 0, false, F32, AFF},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         rig r;
