@@ -35,6 +35,9 @@ typedef enum {
     GY_CODEC_Q6_K,
     GY_CODEC_IQ4_NL,
     GY_CODEC_MXFP4_GGUF,
+    GY_CODEC_TURBO_K,  /* KV rows only (kv.md 3.3): keys of 2 4 5 8 bits */
+    GY_CODEC_TURBO_V,  /* values of 2 3 4 5 8 bits, tables as published */
+    GY_CODEC_TURBOX_V, /* values of 4 5 8 bits, tables that are exact Lloyd-Max optima */
     GY_CODEC_COUNT
 } gy_codec_kind;
 
@@ -62,6 +65,10 @@ typedef struct {
      * (GGUF K types). */
     void (*encode)(const gy_rows *m, int row, const float *x);
     void (*decode)(const gy_rows *m, int row, float *x); /* exact f32 values, x[cols] */
+    /* NULL, or the codec stores rows turned: decode gives turned values, and x[n] is turned (in
+     * place) or turned back by this. It is linear and keeps lengths, so attention sums turned
+     * values and turns the sum back once: out = turn(sum of p v, back). */
+    void (*turn)(gy_cparm c, float *x, int n, bool back);
 } gy_codec;
 
 extern const gy_codec gy_codecs[GY_CODEC_COUNT];

@@ -92,4 +92,14 @@ bool gy_block_fits(gy_cparm c, int cols);
 void gy_block_bytes(gy_cparm c, int cols, size_t plane[3]);
 void gy_block_decode(const gy_rows *m, int row, float *x);
 
+bool gy_turbo_k_fits(gy_cparm c, int cols);
+void gy_turbo_k_bytes(gy_cparm c, int cols, size_t plane[3]);
+void gy_turbo_k_encode(const gy_rows *m, int row, const float *x);
+void gy_turbo_k_decode(const gy_rows *m, int row, float *x);
+bool gy_turbo_v_fits(gy_cparm c, int cols);
+void gy_turbo_v_bytes(gy_cparm c, int cols, size_t plane[3]);
+void gy_turbo_v_encode(const gy_rows *m, int row, const float *x);
+void gy_turbo_v_decode(const gy_rows *m, int row, float *x);
+void gy_turbo_v_turn(gy_cparm c, float *x, int n, bool back);
+
 #endif

@@ -1,87 +1,14 @@
 /* The codecs against the shared vectors (mlx and gguf-py): bytes and values, bit for bit. */
 #include "testlib.h"
 
-#include "base/json.h"
-#include "base/num.h"
-#include "codec/codec.h"
-
-typedef struct {
-    uint8_t *file, *data;
-    gy_json_doc head;
-} vectors;
-
-typedef struct {
-    const uint8_t *p;
-    size_t bytes;
-    int rows, cols;
-} tensor;
-
-static vectors vectors_open(const char *name) {
-    char rel[80];
-    snprintf(rel, sizeof rel, "vectors/%s.safetensors", name);
-    FILE *f = fopen(shared_path(rel), "rb");
-    if (!f) fail_msg("cannot open %s", rel);
-    fseek(f, 0, SEEK_END);
-    size_t n = (size_t)ftell(f);
-    rewind(f);
-    vectors v = {.file = malloc(n)};
-    assert_int_equal(fread(v.file, 1, n, f), n);
-    fclose(f);
-    uint64_t head;
-    memcpy(&head, v.file, 8);
-    assert_true(head < n - 8);
-    gy_err err = {0};
-    assert_ok(gy_json_parse(&v.head, (char *)v.file + 8, head, &err), err);
-    v.data = v.file + 8 + head;
-    return v;
-}
-
-static void vectors_close(vectors *v) {
-    gy_json_free(&v->head);
-    free(v->file);
-}
-
-static tensor get(const vectors *v, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static tensor get(const vectors *v, const char *fmt, ...) {
-    char name[80];
-    va_list ap;
-    va_start(ap, fmt);
-    vsnprintf(name, sizeof name, fmt, ap);
-    va_end(ap);
-    const gy_json *t = gy_json_get(v->head.root, name);
-    if (!t) fail_msg("no tensor %s", name);
-    int64_t at[2], shape[2];
-    for (int i = 0; i < 2; i++) {
-        assert_true(gy_json_int(&gy_json_get(t, "data_offsets")->item[i], &at[i]));
-        assert_true(gy_json_int(&gy_json_get(t, "shape")->item[i], &shape[i]));
-    }
-    return (tensor){v->data + at[0], (size_t)(at[1] - at[0]), (int)shape[0], (int)shape[1]};
-}
+#include "vectors.h"
 
 static const char *const type_names[] = {"f32", "f16", "bf16"};
-
-static float real_at(const uint8_t *p, size_t i, int type) {
-    if (type == GY_CODEC_F32) return gy_bits_f32(gy_load_u32(p + 4 * i));
-    uint16_t h = gy_load_u16(p + 2 * i);
-    return type == GY_CODEC_F16 ? gy_f16_f32(h) : gy_bf16_f32(h);
-}
 
 static float round_to(float x, int type) {
     return type == GY_CODEC_F16    ? gy_f16_f32(gy_f32_f16(x))
            : type == GY_CODEC_BF16 ? gy_bf16_f32(gy_f32_bf16(x))
                                    : x;
-}
-
-static bool same(float a, float b) {
-    return gy_f32_bits(a) == gy_f32_bits(b) || (a != a && b != b);
-}
-
-static gy_rows rows_of(gy_cparm c, int rows, int cols, uint8_t *const plane[3]) {
-    gy_rows m = {.c = c, .rows = rows, .cols = cols, .global = 1};
-    size_t bytes[3];
-    gy_codecs[c.kind].bytes(c, cols, bytes);
-    for (int p = 0; p < 3; p++) m.plane[p] = plane[p], m.step[p] = (ptrdiff_t)bytes[p];
-    return m;
 }
 
 /* The codes alone, read through the codec with scale 1 and bias 0. */
@@ -219,7 +146,7 @@ static void gguf(void **state) {
     SKIP_WITHOUT_SHARED("vectors/index.json");
     vectors v = vectors_open("gguf_blocks");
     int types = 0, count = 0;
-    for (int kind = GY_CODEC_Q4_0; kind < GY_CODEC_COUNT; kind++, types++) {
+    for (int kind = GY_CODEC_Q4_0; kind <= GY_CODEC_MXFP4_GGUF; kind++, types++) {
         const char *name = gy_codecs[kind].name;
         tensor blocks = get(&v, "%s.blocks", name), want = get(&v, "%s.f32", name);
         gy_rows m = rows_of((gy_cparm){.kind = (uint8_t)kind}, blocks.rows, want.cols,
