@@ -2,16 +2,20 @@
 """Writes tests/data/codec/vectors.json: small synthetic rows of every codec and their values, and of values
 and their codes.
 
-An implementation of kv.md 2.1-2.6 of its own, in plain Python: exact rational arithmetic with one rounding to f32 per
+An implementation of kv.md 2.1-2.6 and 3.3 of its own, in plain Python: exact rational arithmetic with one rounding to f32 per
 operation of the specification, so that it shares nothing with the C code but the text it was written from.
 
     python3 tools/gen_codec.py            # rewrites the file; the seed is fixed
 """
 import json
+import math
 import random
+import re
 import struct
 from fractions import Fraction
 from pathlib import Path
+
+from gen_turbo import lloyd_max, threefry
 
 E2M1 = [0.0, .5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 IQ4 = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
@@ -231,6 +235,81 @@ def mxfp_encode(x, kind):
     return [packed, bytes(scales)]
 
 
+def half(x):
+    """f32 to the bits of f16, saturating."""
+    return struct.pack("<e", max(-65504.0, min(65504.0, x)))
+
+
+def pack(codes, bits):
+    n = sum((c & (1 << bits) - 1) << i * bits for i, c in enumerate(codes))
+    return n.to_bytes(len(codes) * bits // 8, "little")
+
+
+def turbo_key(x, bits):
+    """kv.md 3.3.1 and the guard of 3.3.6. Planes and values."""
+    codes, scales, zeros, values = [], b"", b"", []
+    low, high = (-127, 127) if bits == 8 else (0, (1 << bits) - 1)
+    for at in range(0, len(x), 32):
+        g = x[at:at + 32]
+        lo, hi = min(g), max(g)
+        s = f32(f32(hi - lo) / (high - low))
+        d = add(s, f32(1e-8))
+        z = float(round(f32(add(hi, lo) / mul(2.0, d)) if bits == 8 else f32(lo / d)))
+        q = [max(low, min(high, round(add(f32(v / d), -z)))) for v in g]
+        if abs(z) >= 65520 or f16(half(s)) == 0:
+            a, step, q = mul(add(hi, lo), 0.5), 1.0, [0] * 32
+            while step < 32768 and abs(a) / step > 65504:
+                step *= 2
+            s, z = abs(a) / step, math.copysign(step, a) if a else 0.0
+        codes += q
+        scales, zeros = scales + half(s), zeros + half(z)
+        values += [mul(add(float(c), f16(half(z))), f16(half(s))) for c in q]
+    return [pack(codes, bits), scales, zeros], values
+
+
+def turned(x):
+    """Signs, then Sylvester's transform by stages, then one product."""
+    n = len(x)
+    y = [-v if w >> 31 else v for v, w in zip(x, threefry(n))]
+    h = 1
+    while h < n:
+        for i in range(n):
+            if i & h == 0:
+                a, b = y[i], y[i + h]
+                y[i], y[i + h] = add(a, b), add(a, -b)
+        h *= 2
+    return [mul(v, f32(1 / math.sqrt(n))) for v in y]
+
+
+def turbo_level(kind, bits):
+    if kind == "turbox v":
+        top = [f32(v) for v in lloyd_max(bits)]
+        return [-v for v in reversed(top)] + top
+    text = (Path(__file__).resolve().parent.parent / "src/codec/turbo_tables.c").read_text()
+    body = re.search(r"turbo_level%d\[\d+\] = {(.*?)}" % bits, text, re.S).group(1)
+    return [f32(float(w)) for w in re.findall(r"[-\d.e+]+(?=f)", body)]
+
+
+def turbo_value(x, kind, bits):
+    """kv.md 3.3.2. Planes and values, still turned."""
+    level = turbo_level(kind, bits)
+    edge = [mul(add(a, b), 0.5) for a, b in zip(level, level[1:])]
+    if (kind, bits) == ("turbo v", 3):
+        edge = [f32(v) for v in (-1.74793, -1.04996, -.50055, 0.0, .50055, 1.04996, 1.74793)]
+    codes, scales, values = [], b"", []
+    y = turned(x)
+    for at in range(0, len(x), 32):
+        t = [mul(v, v) for v in y[at:at + 32]]
+        while len(t) > 1:
+            t = [add(a, b) for a, b in zip(t, t[len(t) // 2:])]
+        s = f32(math.sqrt(mul(t[0], 0.03125)))
+        q = [sum(e < f32(v / add(s, f32(1e-8))) for e in edge) for v in y[at:at + 32]]
+        codes += q
+        scales += half(s)
+        values += [mul(level[c], f16(half(s))) for c in q]
+    return [pack(codes, bits), scales], values
+
+
 def inputs(rnd, n):
     """Rows that are hard in different ways."""
     yield [f32(rnd.gauss(0, 1)) for _ in range(n)]
@@ -291,6 +370,20 @@ def main():
     for kind in ("mxfp4", "mxfp8", "nvfp4"):
         for x in inputs(rnd, 64):
             encoded(kind, x, mxfp_encode(x, kind))
+    for kind, widths in (("turbo k", (2, 4, 5, 8)), ("turbo v", (2, 3, 4, 5, 8)), ("turbox v", (4, 5, 8))):
+        for i, bits in enumerate(widths):
+            for k, x in enumerate(inputs(rnd, (64, 128, 64, 256, 64)[i])):
+                if k == 4 and i:
+                    continue
+                if k == 5:
+                    x = [f32(v * 1e5) for v in x]
+                planes, values = turbo_key(x, bits) if kind == "turbo k" else turbo_value(x, kind, bits)
+                encoded(kind, x, planes, bits=bits)
+                emit(kind, len(x), planes, values, bits=bits)
+    x = next(inputs(rnd, 512))
+    planes, values = turbo_value(x, "turbo v", 3)
+    encoded("turbo v", x, planes, bits=3)
+    emit("turbo v", 512, planes, values, bits=3)
     path = Path(__file__).resolve().parent.parent / "tests/data/codec/vectors.json"
     path.write_text("[\n" + ",\n".join(json.dumps(c) for c in cases) + "\n]\n")
     print(path, path.stat().st_size, "bytes,", len(cases), "cases")

@@ -169,4 +169,5 @@ def main():
     out.write_text("\n".join(text) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
