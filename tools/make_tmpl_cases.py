@@ -12,6 +12,8 @@ import json
 import os
 import random
 import re
+import resource
+import signal
 import sys
 
 import jinja2
@@ -104,10 +106,21 @@ add("{{ (1, 'a', none, [1.5], {'k': (1,)}) }}", "{{ 'it\\'s' }}{{ ['it\\'s'] }}{
 add(*["{{ %s }}" % e for e in ["[1, 2]|string|upper", "'a b c'.split()|join('-')|upper", "('a' ~ 'b')|upper", "l|map('float')|list", "[[1,2],[3]]|map('sum')|list", "ls|map('lower')|sort|list", "d|map('upper')|list", "'abc'|map('upper')|list", "people|map(attribute='age')|unique|sort|list", "people|map(attribute='name')|map('lower')|map('first')|join", "range(5)|select('even')|map('string')|join('+')", "people|sum('age')", "people|min(attribute='age')", "[1,2,3]|batch(2)|map('list')|list", "[3,2,1]|sort|first", "'  a'|trim|length", "[none, 1]|map('default', 'x', true)|list", "['a','b']|map('indent', 2, true)|list", "[1.234, 5.678]|map('round', 1)|list", "['x']|map('center', 5)|list", "['<']|map('e')|list", "[[1,2],[3,4]]|map('join', '-')|list", "[{'a': 1}]|map('items')|map('list')|list", "[1,2,3]|reject('in', [2])|list", "msgs|map('length')|list", "msgs|map(attribute='content')|map('length')|list", "msgs|map(attribute='role')|list|unique|list", "ls|select('upper')|list", "ls|select('lower')|list", "['', ' ', 'a']|select|list", "mixed|select('number')|list", "mixed|select('none')|list", "mixed|reject('none')|list", "mixed|map('string')|list", "mixed|select('boolean')|list", "mixed|select('sameas', true)|list", "[1,2,3,4]|select('divisibleby', 2)|list", "people|selectattr('city', 'lower')|list", "people|selectattr('age', 'odd')|list|length"]])
 
 
+class TooSlow(BaseException):
+    pass
+
+
+def too_slow(*_):
+    raise TooSlow()
+
+
 def run(source):
     """What the reference does with a template."""
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
     try:
         text = ENV.from_string(source).render(**json.loads(json.dumps(V)))
+    except (TooSlow, MemoryError):
+        return {"render": "generator"}  # which keep() leaves out
     except jinja2.exceptions.TemplateSyntaxError:
         return {"error": "syntax"}
     except jinja2.exceptions.TemplateError as e:
@@ -116,6 +129,8 @@ def run(source):
         return {"error": "render"}
     except Exception:
         return {"error": "render"}
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     return {"render": text}
 
 
@@ -167,10 +182,63 @@ def expression(r, depth):
     return r.choice(["not (%s)", "-(%s)", "(%s) ~ 'z'", "dict(k=%s)"]) % sub()
 
 
+def tag(r, inner, begin="{%", end="%}"):
+    return begin + r.choice(["", "", "-", "+"]) + " " + inner + " " + r.choice(["", "", "-", "+" if end == "%}" else ""]) + end
+
+
+def spaces(r, depth=2):
+    """Text, white space and tags in any order: what is trimmed?"""
+    out = []
+    for _ in range(r.randint(1, 6)):
+        k = r.random()
+        if k < 0.55 or depth == 0:
+            out.append(r.choice(["a", "b", " ", "  ", "\n", "\n\n", "\t", "\r\n", " \n ", "\u00a0", "x y"]))
+        elif k < 0.68:
+            out.append(tag(r, r.choice(["n", "' '", "'q'", "s"]), "{{", "}}").replace("+", ""))
+        elif k < 0.76:
+            out.append(tag(r, "c", "{#", "#}"))
+        elif k < 0.90:
+            out.append(tag(r, "if t") + spaces(r, depth - 1) + tag(r, "endif"))
+        elif k < 0.96:
+            out.append(tag(r, "for x in l") + spaces(r, depth - 1) + tag(r, "endfor"))
+        else:
+            out.append(tag(r, "raw").replace("+", "") + "{{ z }}" + r.choice(["", "\n", " "]) + tag(r, "endraw"))
+    return "".join(out)
+
+
+def program(r, depth=3):
+    """Assignments and blocks over a few names: who sees what?"""
+    out = []
+    name = lambda: r.choice("abcd")  # noqa: E731
+    for _ in range(r.randint(1, 4)):
+        k, v = r.random(), name()
+        value = r.choice(["1", "'s'", "[1, 2]", "a", "b", "c", "d", "n", "(a, b)", "loop.index0", "a ~ 'x'", "b or 'y'", "f1(1)", "ns.v"])
+        body = (lambda: program(r, depth - 1)) if depth else (lambda: "{{ %s }}," % name())
+        if k < 0.30 or depth == 0:
+            out.append("{{ %s }}," % r.choice([v, v, v + " is defined", "loop is defined", "ns.v", "f1(%s)" % v, "[%s]" % v]))
+        elif k < 0.50:
+            out.append("{%% set %s = %s %%}" % (v, value))
+        elif k < 0.60:
+            out.append("{%% if %s %%}%s{%% else %%}%s{%% endif %%}" % (r.choice([v, "t", "fa", "loop is defined and loop.first"]), body(), body()))
+        elif k < 0.74:
+            out.append("{%% for %s in %s %%}%s{%% endfor %%}" % (v, r.choice(["l", "[1, 2]", "'xy'", "ls if t", "range(2)"]).replace("ls if t", "ls"), body()))
+        elif k < 0.80:
+            out.append("{%% with %s = %s %%}%s{%% endwith %%}" % (v, value, body()))
+        elif k < 0.86:
+            out.append("{%% macro f%d(%s, b=%s) %%}%s{%% endmacro %%}{{ f1(2) }}" % (r.randint(1, 2), v if v != "b" else "a", value, body()))
+        elif k < 0.92:
+            out.append("{%% set %s %%}%s{%% endset %%}" % (v, body()))
+        elif k < 0.96:
+            out.append("{% set ns = namespace(v=0) %}{% set ns.v = " + value + " %}")
+        else:
+            out.append(r.choice(["{%% filter upper %%}%s{%% endfilter %%}", "{%% generation %%}%s{%% endgeneration %%}", "{%% call f1(1) %%}%s{%% endcall %%}"]) % body())
+    return "".join(out)
+
+
 def keep(case):
     text = case.get("render", "")
     low = text.lower()
-    return not any(w in low for w in (" at 0x", "generator", "<built-in", "object sync_do", "0x7f", "f7x0")) and len(text) < 2000
+    return not any(w in low for w in (" at 0x", "generator", "generx", "<,g,e,n", "g.e.n.e.r", "<built-in", "object sync_do", "0x7f", "f7x0")) and len(text) < 2000
 
 
 def large(source):
@@ -179,6 +247,8 @@ def large(source):
 
 
 def main():
+    signal.signal(signal.SIGALRM, too_slow)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
     out = sys.argv[1]
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 1200
@@ -193,6 +263,13 @@ def main():
         c = {"template": t, **run(t)}
         if keep(c) and ("render" in c or r.random() < 0.3):
             drawn.append(c)
+    for make, share in ((spaces, 3), (program, 2)):
+        for _ in range(count // share):
+            t = make(r)
+            c = {"template": t, **run(t)}
+            if keep(c) and t not in seen and ("render" in c or r.random() < 0.2):
+                seen.add(t)
+                drawn.append(c)
     for name, cases in (("tmpl_cases", written), ("tmpl_random", drawn)):
         with open(os.path.join(out, name + ".json"), "w", encoding="utf-8") as f:
             rows = [json.dumps(c, ensure_ascii=True) for c in cases]
