@@ -238,7 +238,7 @@ def program(r, depth=3):
 def keep(case):
     text = case.get("render", "")
     low = text.lower()
-    return not any(w in low for w in (" at 0x", "generator", "generx", "<,g,e,n", "g.e.n.e.r", "<built-in", "object sync_do", "0x7f", "f7x0")) and len(text) < 2000
+    return not any(w in low for w in (" at 0x", "generator", "generx", "g,e,n,e,r", "g.e.n.e.r", "<built-in", "object sync_do", "0x7f", "f7x0")) and len(text) < 2000
 
 
 def large(source):

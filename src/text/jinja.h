@@ -194,6 +194,9 @@ struct gy_jn {
     };
     const gy_jfn *fn; /* FILTER, TEST; NULL: unknown, an error when reached */
 };
+/* LATE: the top level assigns a name before it reads it. Then inner blocks that run earlier find it
+ * undefined even if the caller gave it: the reference settles at compile time whose name it is. */
+enum { JX_READ = 1, JX_LATE = 2 };
 enum { JX_FOR_RECURSIVE = 1, JX_MACRO_VARARGS = 1, JX_MACRO_KWARGS = 2, JX_MACRO_CALLER = 4 };
 
 typedef struct {
@@ -204,7 +207,8 @@ struct gy_tmpl {
     gy_arena arena;
     char *source; /* normalised: \n only, last newline gone */
     gy_jn *body;
-    gy_jsym *sym; /* [n_sym] every name that the template mentions */
+    gy_jsym *sym;     /* [n_sym] every name that the template mentions */
+    uint8_t *mention; /* [n_sym] JX_READ, JX_LATE: how the top level first mentions a name */
     uint32_t n_sym, cap_sym;
     uint32_t s_loop, s_caller, s_varargs, s_kwargs,
         s_block; /* s_block: what a filter block captured */

@@ -127,6 +127,7 @@ static gy_jn *constant(gy_jparser *p, int line, gy_jv v) {
 }
 
 static void note_use(gy_jparser *p, uint32_t sym) {
+    if (!p->frames && !p->storing && !p->t->mention[sym]) p->t->mention[sym] = JX_READ;
     if (sym == p->t->s_caller) p->uses |= JX_MACRO_CALLER;
     if (sym == p->t->s_varargs) p->uses |= JX_MACRO_VARARGS;
     if (sym == p->t->s_kwargs) p->uses |= JX_MACRO_KWARGS;

@@ -22,6 +22,8 @@ typedef struct {
     uint32_t *index, mask; /* hash of symbols: position + 1 */
     int depth, loops;      /* nesting; loops that a break could leave */
     unsigned uses;         /* JX_MACRO_*: special names read since the macro began */
+    int frames;            /* blocks with names of their own around here; 0: the top level */
+    bool storing;          /* reading a target: its names are not read */
     bool soft;             /* inside an if: unknown filters and tests fail only when reached */
     gy_jlistb
         unknown; /* FILTER and TEST nodes without a function, so far outside of conditionals */

@@ -68,9 +68,9 @@ static gy_jn *block_body(gy_jparser *p, const char *const *end, bool drop) {
 static gy_jn *framed_body(gy_jparser *p, const char *end) {
     const char *const words[] = {end, NULL};
     bool soft = p->soft;
-    p->soft = false;
+    p->soft = false, p->frames++;
     gy_jn *e = block_body(p, words, true);
-    p->soft = soft;
+    p->soft = soft, p->frames--;
     return e;
 }
 
@@ -97,8 +97,9 @@ static bool stores(const gy_jn *e, uint32_t sym) {
 
 static gy_jn *target(gy_jparser *p, bool with_namespace) {
     unsigned uses = p->uses; /* a store is no use */
+    p->storing = true;
     gy_jn *e = gy_jp_tuple(p, JP_SIMPLIFIED | (with_namespace ? JP_NAMESPACE : 0));
-    p->uses = uses;
+    p->uses = uses, p->storing = false;
     return e && assignable(p, e) ? e : NULL;
 }
 
@@ -145,7 +146,7 @@ static gy_jn *parse_for(gy_jparser *p) {
     p->at++;
     if (!(e->b = gy_jp_tuple(p, 0))) return NULL;
     if (!gy_jp_all_known(p)) return NULL;
-    p->soft = false, p->loops++;
+    p->soft = false, p->loops++, p->frames++;
     if (gy_jp_skip_name(p, "if") && !(e->c = gy_jp_expr(p, true))) return NULL;
     if (gy_jp_skip_name(p, "recursive")) e->op = JX_FOR_RECURSIVE;
     if (!(e->list[0] = block_body(p, ends, false))) return NULL;
@@ -154,8 +155,15 @@ static gy_jn *parse_for(gy_jparser *p) {
         if (!(e->list[1] = block_body(p, last, false))) return NULL;
         e->n = 2;
     }
-    p->at++, p->soft = soft;
+    p->at++, p->soft = soft, p->frames--;
     return gy_jp_done(p, e);
+}
+
+/* An assignment at the top level, outside of any if. */
+static void note_store(gy_jparser *p, const gy_jn *e) {
+    if (p->frames || p->soft) return;
+    if (e->k == JN_NAME && !p->t->mention[e->sym]) p->t->mention[e->sym] = JX_LATE;
+    for (uint32_t i = 0; e->k == JN_TUPLE && i < e->n; i++) note_store(p, e->list[i]);
 }
 
 static gy_jn *parse_set(gy_jparser *p) {
@@ -163,8 +171,11 @@ static gy_jn *parse_set(gy_jparser *p) {
     if (!e) return NULL;
     p->at++;
     if (!(e->a = target(p, true))) return NULL;
-    if (gy_jp_skip(p, JT_ASSIGN))
-        return (e->b = gy_jp_tuple(p, JP_CONDEXPR)) ? gy_jp_done(p, e) : NULL;
+    if (gy_jp_skip(p, JT_ASSIGN)) {
+        if (!(e->b = gy_jp_tuple(p, JP_CONDEXPR))) return NULL;
+        note_store(p, e->a);
+        return gy_jp_done(p, e);
+    }
     e->k = JN_SETBLOCK;
     if (gy_jp_tok(p)->k == JT_PIPE) {
         gy_jn *start = make(p, JN_NAME);
@@ -172,6 +183,7 @@ static gy_jn *parse_set(gy_jparser *p) {
         start->sym = p->t->s_block;
         if (!(e->b = gy_jp_filter(p, start, false))) return NULL;
     }
+    note_store(p, e->a);
     return (e->c = framed_body(p, "endset")) ? gy_jp_done(p, e) : NULL;
 }
 
@@ -235,6 +247,7 @@ static gy_jn *parse_macro(gy_jparser *p) {
     const gy_jtok *name = gy_jp_expect_name(p);
     if (!name) return NULL;
     m->v = gy_jv_str(name->v.s, name->v.n), m->sym = gy_jp_sym(p, name->v.s, name->v.n);
+    if (!p->frames && !p->soft && !p->t->mention[m->sym]) p->t->mention[m->sym] = JX_LATE;
     return signature(p, m) && macro_body(p, m, "endmacro") ? m : NULL;
 }
 
@@ -348,7 +361,8 @@ gy_rc gy_jx_parse(gy_tmpl *t, const gy_jtoks *toks, gy_err *err) {
     t->cap_sym = names, p.mask = slots - 1;
     t->sym = gy_jp_alloc(&p, names * sizeof *t->sym);
     p.index = gy_alloc_n(slots, sizeof *p.index);
-    if (t->sym && p.index) {
+    t->mention = gy_jp_alloc(&p, names);
+    if (t->sym && t->mention && p.index) {
         t->s_loop = gy_jp_sym(&p, "loop", 4);
         t->s_caller = gy_jp_sym(&p, "caller", 6);
         t->s_varargs = gy_jp_sym(&p, "varargs", 7);

@@ -73,6 +73,7 @@ static void prepare(gy_jx *x, const gy_json *vars) {
     x->given = gy_jx_alloc(x, (t->n_sym + 1) * sizeof *x->given);
     x->top = gy_jx_alloc(x, (t->n_sym + 1) * sizeof *x->top);
     for (uint32_t i = 0; i < t->n_sym; i++) {
+        if (t->mention[i] == JX_LATE) continue;
         const gy_json *v = variable(vars, t->sym[i]);
         x->given[i] = v ? gy_jx_from_json(x, v) : gy_jx_global(t->sym[i].s, t->sym[i].n);
     }
