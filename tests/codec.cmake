@@ -1,5 +1,6 @@
 gy_test(codec codec base)
 gy_test(codec_shared codec base)
+gy_test(turbo codec base)
 gy_test(kv_shared codec base)
 gy_test(kvname codec base)
 gy_fuzz(kvname codec base)

@@ -117,6 +117,17 @@ static int encoders(gy_cparm out[80]) {
     return n;
 }
 
+static int kv_encoders(gy_cparm out[96]) {
+    int n = encoders(out);
+    for (uint8_t k = GY_CODEC_TURBO_K; k <= GY_CODEC_TURBOX_V; k++) {
+        for (uint8_t b = 2; b <= 8; b++) {
+            out[n] = (gy_cparm){.kind = k, .bits = b};
+            n += gy_codecs[k].fits(out[n], 128);
+        }
+    }
+    return n;
+}
+
 enum { ROWS = 5, COLS = 128 };
 
 typedef struct {
@@ -151,8 +162,8 @@ static void encode_reads_its_own_row(void **state) {
         for (int i = 0; i < COLS; i++)
             x[r][i] = test_uniform(&seed) * (float)(1 << r) + (float)(r == 3);
     }
-    gy_cparm all[80];
-    int n = encoders(all);
+    gy_cparm all[96];
+    int n = kv_encoders(all);
     for (int k = 0; k < n; k++) {
         const gy_codec *codec = &gy_codecs[all[k].kind];
         char name[32];
