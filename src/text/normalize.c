@@ -393,7 +393,7 @@ static bool surely_same(const norm_step *step, const char *s, size_t n) {
 
 static void run_step(const norm_step *step, const char *s, size_t n, gy_buf *out) {
     switch (step->kind) {
-    case FORM: gy_uc_normalize(out, step->form, s, n); break;
+    case FORM: gy_uc_normalize_nine(out, step->form, s, n); break;
     case LOWERCASE: gy_uc_lower_chars(out, s, n); break;
     case STRIP: run_strip(step, s, n, out); break;
     case PREPEND:

@@ -58,6 +58,8 @@ bool gy_uc_is_normal(gy_nform form, const char *s, size_t n);
 /* Appends the normal form of valid UTF-8 s[n]; bad bytes become U+FFFD first. Linear time,
  * however many marks follow each other. */
 void gy_uc_normalize(gy_buf *out, gy_nform form, const char *s, size_t n);
+/* The same with the data of Unicode 9: what the reference of tokenizers gives (unicode_nine.c). */
+void gy_uc_normalize_nine(gy_buf *out, gy_nform form, const char *s, size_t n);
 
 /* Bytes of the first grapheme cluster of valid UTF-8 s[n], n >= 1. Conjoining jamo, flags and emoji
  * sequences are not joined: nothing here asks for clusters that long. */
