@@ -77,19 +77,18 @@ extern const gy_codec gy_codecs[GY_CODEC_COUNT];
  *
  * value[k] = step * code[k] + offset over a chunk of 32 columns or, when sub16, each half of it:
  *
- *     chunk j:  code[32 j .. 32 j + 31] int8 (or uint8 when wide) | s[2 j], s[2 j + 1] | z[2 j],
- * z[2 j + 1]
+ *     chunk j:  code[32 j .. 32 j + 31] int8 | s[2 j], s[2 j + 1] | z[2 j], z[2 j + 1]
  *
  * A codec with an integer form gives it here, for the columns of `chunks` chunks from chunk0 of one
  * row. Values of s and z are f32, computed with one rounding per operation as written in
- * codec/int.c; they are part of GY_BITS. wide codes (affine 8-bit) are uint8 0..255; all others fit
- * int8. When the codec has one step per 32 columns, s[2j+1] = s[2j]. */
+ * codec/int.c; they are part of GY_BITS. Affine 8-bit codes are given less 128, with z to match.
+ * When the codec has one step per 32 columns, s[2j+1] = s[2j]. */
 typedef struct {
-    int8_t *code; /* [32 * chunks]; read as uint8_t when wide */
+    int8_t *code; /* [32 * chunks] */
     float *s, *z; /* [2 * chunks] */
 } gy_intform;
 typedef struct {
-    bool has, wide, sub16, offset;
+    bool has, sub16, offset;
 } gy_intkind; /* offset: z may be other than 0 */
 gy_intkind gy_codec_intkind(gy_cparm c);
 void gy_codec_int(const gy_rows *m, int row, int chunk0, int chunks, gy_intform out);
