@@ -50,13 +50,7 @@ void gy_affine_decode(const gy_rows *m, int row, float *x) {
 }
 
 /* Scale and bias of one group before they are rounded to the storage type. */
-static void grid(const float *x, int n, int bits, float *scale, float *bias) {
-    float lo = gy_or_zero(x[0]), hi = lo;
-    for (int i = 1; i < n; i++) {
-        float v = gy_or_zero(x[i]);
-        if (v < lo) lo = v;
-        if (v > hi) hi = v;
-    }
+void gy_affine_grid(float lo, float hi, int bits, float *scale, float *bias) {
     float alo = lo < 0 ? -lo : lo, ahi = hi < 0 ? -hi : hi;
     bool neg = alo > ahi;
     float s = (hi - lo) / (float)((1 << bits) - 1);
@@ -66,6 +60,16 @@ static void grid(const float *x, int n, int bits, float *scale, float *bias) {
     float edge = neg ? lo : hi, q0 = gy_rint(edge / s);
     *scale = s, *bias = 0;
     if (q0 != 0) *scale = edge / q0, *bias = edge;
+}
+
+static void grid(const float *x, int n, int bits, float *scale, float *bias) {
+    float lo = gy_or_zero(x[0]), hi = lo;
+    for (int i = 1; i < n; i++) {
+        float v = gy_or_zero(x[i]);
+        if (v < lo) lo = v;
+        if (v > hi) hi = v;
+    }
+    gy_affine_grid(lo, hi, bits, scale, bias);
 }
 
 void gy_affine_encode(const gy_rows *m, int row, const float *x) {

@@ -7,6 +7,7 @@
 
 #include "base/num.h"
 #include "codec/codec.h"
+#include "codec/grid.h"
 
 static inline uint8_t *gy_row_at(const gy_rows *m, int plane, int row) {
     return (uint8_t *)m->plane[plane] + (ptrdiff_t)row * m->step[plane];
@@ -18,9 +19,6 @@ static inline float gy_load_real(const uint8_t *p, size_t i, uint8_t type) {
     uint16_t h = gy_load_u16(p + 2 * i);
     return type == GY_CODEC_F16 ? gy_f16_f32(h) : gy_bf16_f32(h);
 }
-
-/* The other way. f16 saturates at +-65504, infinities too; a NaN stays one. */
-void gy_store_real(uint8_t *p, size_t i, uint8_t type, float x);
 
 /* x rounded to a type and back; not saturating. */
 static inline float gy_round_real(float x, uint8_t type) {

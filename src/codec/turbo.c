@@ -12,9 +12,11 @@ enum { GROUP = GY_TURBO_GROUP };
 #define TINY    1e-8f
 #define F16_MAX 65504.0f
 
+/* What is coded in place of x; -0 is 0. */
 static inline float tame(float x) {
     x = gy_or_zero(x);
-    return x > GY_TURBO_TOP ? GY_TURBO_TOP : x < -GY_TURBO_TOP ? -GY_TURBO_TOP : x;
+    x = x > GY_TURBO_TOP ? GY_TURBO_TOP : x < -GY_TURBO_TOP ? -GY_TURBO_TOP : x;
+    return x + 0.0f;
 }
 
 static bool width_fits(gy_cparm c, int cols) {
@@ -70,27 +72,32 @@ static void middle(float lo, float hi, float *scale, float *zero) {
     *zero = a < 0 ? -step : a > 0 ? step : 0;
 }
 
+bool gy_turbo_key_grid(float lo, float hi, int bits, float *scale, float *zero, float *step) {
+    bool wide = bits == 8; /* codes around 0 instead of from 0 */
+    float s = (hi - lo) / (wide ? 254 : (float)((1 << bits) - 1)), d = s + TINY;
+    float z = gy_rint(wide ? (hi + lo) / (2 * d) : lo / d);
+    bool inf = (gy_f32_f16(z) & 0x7FFF) == 0x7C00, flat = (gy_f32_f16(s) & 0x7FFF) == 0;
+    *scale = s, *zero = z, *step = d;
+    if (!inf && !flat) return true;
+    middle(lo, hi, scale, zero);
+    return false;
+}
+
 static void key_group(const float *in, int bits, uint8_t code[GROUP], float *scale, float *zero) {
-    float x[GROUP], lo, hi;
+    float x[GROUP], lo, hi, d, bottom = bits == 8 ? -127 : 0,
+                               top = bits == 8 ? 127 : (float)((1 << bits) - 1);
     for (int i = 0; i < GROUP; i++) x[i] = tame(in[i]);
     lo = hi = x[0];
     for (int i = 1; i < GROUP; i++) {
         if (x[i] < lo) lo = x[i];
         if (x[i] > hi) hi = x[i];
     }
-    bool wide = bits == 8; /* codes around 0 instead of from 0 */
-    float bottom = wide ? -127 : 0, top = wide ? 127 : (float)((1 << bits) - 1);
-    float s = (hi - lo) / (top - bottom), d = s + TINY;
-    float z = gy_rint(wide ? (hi + lo) / (2 * d) : lo / d);
-    bool inf = (gy_f32_f16(z) & 0x7FFF) == 0x7C00;
-    if (inf || (gy_f32_f16(s) & 0x7FFF) == 0) {
-        middle(lo, hi, scale, zero);
+    if (!gy_turbo_key_grid(lo, hi, bits, scale, zero, &d)) {
         memset(code, 0, GROUP);
         return;
     }
-    *scale = s, *zero = z;
     for (int i = 0; i < GROUP; i++) {
-        float q = gy_rint(x[i] / d - z);
+        float q = gy_rint(x[i] / d - *zero);
         q = q < bottom ? bottom : q > top ? top : q;
         code[i] = (uint8_t)(int)q;
     }
