@@ -40,7 +40,7 @@ TEXTS = [
     "\u0627\u0644\u0637\u0627\u062d\u0648\u0646\u0629 \u0645\u063a\u0644\u0642\u0629", "\u202b\u05e9\u05dc\u05d5\u05dd\u202c abc", "\u7c89\u5c4b\u306f\u96e8\u306e\u524d\u306b", "\u78e8\u574a\u4e3b abc \u6570\u888b\u5b50123", "\ubc29\uc557\uac04 \uc8fc\uc778", "\u1112\u1161\u11ab", "\U0001f642", "\U0001f642\U0001f642 \U0001f1ee\U0001f1f9", "\U0001f469\u200d\U0001f469\u200d\U0001f467!", "x\U0001f44d\U0001f3fdy",
     "\u00a0a\u2003b\u3000", "\u200b\ufeff", "\u0000\u0001\u007f", "\ufffd\ufffe", "\U0010ffff\U000e0041", "<0x41><0xE2>", "\u2581", "\u2581the \u2581", "##er", "</w>", "\u0120the \u010a",
     "zzzzqqqq", "thethethethe", "a" * 70, "ab" * 90, "x" * 33, "\u00e9" * 20, "," * 40, "The quick brown fox jumps. Over the lazy dog?", "do not say 's or n't .", "[CLS] [SEP] [UNK]",
-    "<s>", "</s>", "<s>a", "a<s>", "a <s> a", "<s><s>", "<s>a</s>\n<s> b</s>", "<unk>", "<|end|>", "x<|end|>y", " <|end|> ", "<|end|", "{total += sacks[i];}", "https://example.org/a?b=c#d",
+    "<s>", "</s>", "<s>a", "a<s>", "a <s> a", "<s><s>", "<s>a</s>\n<s> b</s>", "<unk>", "<|end|>", "x<|end|>y", " <|end|> ", "<|end|", "{total += sacks[i];}", "a\u08ca\u0328 e\u08ca\u0301 e\u0301\u0328", "\U00011935\U00011930 \U000105d2\u0307 \u32ff", "https://example.org/a?b=c#d",
 ]
 ADDED_TEXTS = ["<%s>" % "".join(f) for f in itertools.product("sS", "lL", "rR", "nN", "xX")]
 
