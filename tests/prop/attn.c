@@ -13,7 +13,7 @@ typedef struct {
     int heads, kv_heads, kdim, vdim, window;
     float scale, cap;
     bool sinks;
-    gy_codec_kind k, v; /* AFFINE: 8 bits, groups of 32, f16 scales */
+    gy_codec_kind k, v; /* AFFINE: 8 bits, groups of 32, f16 scales; TURBO: 4 bits */
 } shape;
 
 enum { SEQS = 3, SINKS = 64 };
@@ -34,6 +34,7 @@ typedef struct {
 static gy_cparm parm(gy_codec_kind kind) {
     gy_cparm c = {.kind = kind};
     if (kind == GY_CODEC_AFFINE) c.bits = 8, c.group = 32, c.stype = GY_CODEC_F16;
+    if (kind == GY_CODEC_TURBO_K || kind == GY_CODEC_TURBO_V) c.bits = 4;
     return c;
 }
 
@@ -239,6 +240,7 @@ static void coded(gy_codec_kind kind, const float *x, int n, float *y) {
     for (int i = 0; i < 3; i++) m.plane[i] = bytes[i], m.step[i] = (ptrdiff_t)step[i];
     gy_codecs[kind].encode(&m, 0, x);
     gy_codecs[kind].decode(&m, 0, y);
+    if (gy_codecs[kind].turn) gy_codecs[kind].turn(m.c, y, n, true);
 }
 
 /* One head of one position, and a bound for what f32 may lose: each score by its dot (16 lanes: dim
@@ -283,6 +285,9 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
             if (fabsf(y[d]) > top) top = fabsf(y[d]);
         }
     }
+    /* Turned values are larger by up to the root of their number, and are turned by log2 of it
+     * sums. */
+    if (gy_codecs[s->v].turn) top *= sqrt(s->vdim), lost += (log2(s->vdim) + 2) * eps;
     *bound = top * (2 * lost + (64 + 6 * (n / GY_PAGE + 2) + 8) * eps);
     free(w);
 }
@@ -317,7 +322,7 @@ static void test_shapes(void **state) {
     (void)state;
     uint64_t rng = test_seed();
     static const gy_codec_kind F32 = GY_CODEC_F32, F16 = GY_CODEC_F16, BF16 = GY_CODEC_BF16,
-                               AFF = GY_CODEC_AFFINE;
+                               AFF = GY_CODEC_AFFINE, TK = GY_CODEC_TURBO_K, TV = GY_CODEC_TURBO_V;
     const shape list[] = {
         {4, 4, 64, 64, 0, 0.125f, 0, false, F16, F16},
         {9, 3, 64, 64, 0, 0.125f, 0, false, F16, F16},
@@ -330,10 +335,11 @@ static void test_shapes(void **state) {
         {71, 1, 16, 16, 300, 0.25f, 0, false, BF16, BF16},
         {4, 2, 64, 96, 90, 0.125f, 0, false, AFF, F16},
         {3, 3, 32, 64, 0, 0.2f, 0, false, F32, AFF},
+        {4, 2, 64, 128, 0, 0.125f, 0, true, TK, TV},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         rig r;
-        int deep = i < 2 ? 700 : 200 + (int)(test_rand(&rng) % 100);
+        int deep = i < 2 ? 560 : 140 + (int)(test_rand(&rng) % 100);
         int len[SEQS] = {deep, 1 + (int)(test_rand(&rng) % 150), (int)(test_rand(&rng) % 70)};
         rig_make(&r, list[i], len);
         rig_random(&r, &rng);
