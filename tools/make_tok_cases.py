@@ -300,7 +300,9 @@ def main(out):
         with open(path, "w", encoding="utf-8") as f:
             f.write(json.dumps(json.loads(tk.to_str()), separators=(",", ":")) + "\n")
         tk = Tokenizer.from_file(path)
-        rows = [r for r in (row(tk, t) for t in TEXTS + more) if r]
+        # BertNormalizer of the reference knows no mark newer than Unicode 8; gyre removes those too.
+        texts = [t for t in TEXTS + more if not ("\u08ca" in t and "wordpiece" in name)]
+        rows = [r for r in (row(tk, t) for t in texts) if r]
         tokenizers.append('{"file": %s, "why": %s, "texts": [\n%s],\n"decode": [\n%s]}' % (
             json.dumps(name + ".json"), json.dumps(why), ",\n".join(json.dumps(r) for r in rows), ",\n".join(json.dumps(r) for r in decode_rows(tk, name))))
         print(name, len(rows), tk.get_vocab_size())
