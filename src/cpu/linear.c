@@ -54,7 +54,7 @@ typedef struct {
     int weights, blocks[3], col0[3]; /* column blocks and first output column of each weight */
     int blocks_all;
     gy_xrow *coded;
-    bool any_coded;
+    bool any_coded, small;
 } job;
 
 enum { CODE_ROWS = 4 }; /* rows of one coding item */
@@ -119,18 +119,19 @@ static void cut(job *j, int threads) {
     if (j->col_block > most) j->col_block = most;
     if (j->col_block < 16) j->col_block = 16;
     if (threads == 1 && j->rows <= 8) j->col_block = outs;
-    if (bytes * (size_t)j->rows < 32768) j->col_block = outs;
+    j->small = bytes * (size_t)j->rows < 32768;
+    if (j->small) j->col_block = outs;
     for (int k = 0; k < j->weights; k++) {
         j->blocks[k] = (j->op->w[k]->file.rows + j->col_block - 1) / j->col_block;
         j->blocks_all += j->blocks[k];
     }
 }
 
-static void run_items(const job *j, int items, gy_pool_fn fn) {
-    if (items == 1) {
-        fn((void *)(uintptr_t)j, 0, 0);
+static void run_items(job *j, int items, gy_pool_fn fn) {
+    if (items > 1 && !j->small) {
+        gy_pool_run(j->env->pool, items, fn, j);
     } else {
-        gy_pool_run(j->env->pool, items, fn, (void *)(uintptr_t)j);
+        for (int i = 0; i < items; i++) fn(j, i, 0);
     }
 }
 
