@@ -12,7 +12,7 @@ name=SmolLM2-135M-Instruct.Q4_1.gguf
 models=${GYRE_HOME:-${XDG_DATA_HOME:-$HOME/.local/share}/gyre}/models
 
 packages=(build-essential cmake ninja-build pkg-config python3 clang-format libcmocka-dev libcurl4-openssl-dev libssl-dev
-          libedit-dev ca-certificates)
+          ca-certificates)
 missing=()
 for p in "${packages[@]}"; do dpkg -s "$p" >/dev/null 2>&1 || missing+=("$p"); done
 if [ ${#missing[@]} -gt 0 ]; then

@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,6 +81,10 @@ static const struct flag {
      "no chat template: the prompt as it is"},
     {"think", "", SWITCH, AT(think), CMD_SAMPLE, "",
      "ask the template for reasoning, or --no-think for none"},
+    {"show-reasoning", "", SWITCH, AT(show_reasoning), CMD_SAMPLE, "",
+     "show reasoning (default), or --no-show-reasoning for the answer alone"},
+    {"stream", "", SWITCH, AT(stream), CMD_SAMPLE, "",
+     "with --json: a line per token, then the whole"},
     {"stop", "", STOP, 0, CMD_SAMPLE, "TEXT", "end the answer at this string; may be repeated"},
     {"max-tokens", "-n", INT, AT(max_tokens), CMD_SAMPLE, "N",
      "most tokens of an answer; default until the context is full"},
@@ -88,10 +93,13 @@ static const struct flag {
      "report N alternatives per token (with --json)"},
     {"seed", "-s", TEXT, AT(seed), CMD_SAMPLE, "N", "seed; default random, printed with -v"},
     {"temp", "--temperature", FLOAT, AT(sampling.temperature), CMD_SAMPLE, "T",
-     "temperature; 0 is greedy"},
-    {"top-k", "", INT, AT(sampling.top_k), CMD_SAMPLE, "N", "keep the N best; 0 off"},
-    {"top-p", "", FLOAT, AT(sampling.top_p), CMD_SAMPLE, "P", "nucleus; 1 off"},
-    {"min-p", "", FLOAT, AT(sampling.min_p), CMD_SAMPLE, "P", "least share of the best; 0 off"},
+     "temperature; 0 is greedy. generate: 0; run: the model's, else 0.6"},
+    {"top-k", "", INT, AT(sampling.top_k), CMD_SAMPLE, "N",
+     "keep the N best; 0 off (run: the model's, else 40)"},
+    {"top-p", "", FLOAT, AT(sampling.top_p), CMD_SAMPLE, "P",
+     "nucleus; 1 off (run: the model's, else 0.95)"},
+    {"min-p", "", FLOAT, AT(sampling.min_p), CMD_SAMPLE, "P",
+     "least share of the best; 0 off (run: the model's, else 0.1)"},
     {"typical-p", "--typical", FLOAT, AT(sampling.typical_p), CMD_SAMPLE, "P",
      "typical sampling; 1 off"},
     {"top-n-sigma", "", FLOAT, AT(sampling.top_n_sigma), CMD_SAMPLE, "S",
@@ -101,7 +109,7 @@ static const struct flag {
     {"xtc-threshold", "", FLOAT, AT(sampling.xtc_threshold), CMD_SAMPLE, "P",
      "their least probability"},
     {"repeat-penalty", "--repetition-penalty", FLOAT, AT(sampling.repetition_penalty), CMD_SAMPLE,
-     "R", "repetition penalty; 1 off"},
+     "R", "repetition penalty; 1 off (run: the model's, else 1.05)"},
     {"repeat-last-n", "--repetition-context-size", INT, AT(sampling.penalty_last), CMD_SAMPLE, "N",
      "tokens it looks at; -1 all"},
     {"frequency-penalty", "", FLOAT, AT(sampling.frequency_penalty), CMD_SAMPLE, "F",
@@ -377,13 +385,15 @@ int cli_args_parse(cli_args *a, int argc, char **argv) {
     *a = (cli_args){.command = cli_command_find(argv[1]),
                     .command_name = argv[1],
                     .logprobs = -1,
+                    .show_reasoning = true,
                     .repetitions = 5};
     if (!a->command)
         return fprintf(stderr, "gyre: unknown command '%s'; gyre --help lists them\n", argv[1]),
                EXIT_USAGE;
     a->command_name = command_name(a->command);
-    a->sampling.temperature =
-        -1; /* not given: the model's own, else 0.8 for chat and 0 for generate */
+    /* Not given: ask.c decides, by command and model. */
+    a->sampling.temperature = a->sampling.top_p = a->sampling.min_p = NAN;
+    a->sampling.repetition_penalty = NAN, a->sampling.top_k = INT_MIN;
     int rc = read_argv(a, argc, argv, true);
     if (!rc) rc = read_env(a);
     if (!rc) rc = read_argv(a, argc, argv, false);

@@ -1,5 +1,7 @@
 #include "cli/ask.h"
 
+#include <limits.h>
+#include <math.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 
@@ -11,32 +13,51 @@ const char *ask_end_name(gy_end end) {
     return names[end];
 }
 
-/* The model's own sampling defaults (generation_config.json) are used by run, as other programs do.
- */
+/* What run uses where no flag says otherwise: the model's own generation_config.json, else these.
+ * Greedy answers of small models fall into loops; this much chance keeps them out, and is little
+ * enough for the smallest to stay on the subject. */
+static const gy_sampling run_defaults = {
+    .temperature = 0.6f, .top_k = 40, .top_p = 0.95f, .min_p = 0.1f, .repetition_penalty = 1.05f};
+
 static void model_defaults(const gy_model *m, gy_sampling *s) {
     gy_json_doc doc = {0};
     char *json = NULL;
     if (gy_model_inspect(m, &json, NULL)) return;
     if (!gy_json_parse(&doc, json, strlen(json), NULL)) {
         const gy_json *g = gy_json_get(doc.root, "generation_config");
-        s->temperature = (float)gy_json_f(g, "temperature", s->temperature);
-        if (!s->top_k) s->top_k = (int)gy_json_i(g, "top_k", 0);
-        if (s->top_p == 0) s->top_p = (float)gy_json_f(g, "top_p", 0);
-        if (s->repetition_penalty == 0)
+        if (gy_json_get(g, "temperature") || gy_json_get(g, "top_p") || gy_json_get(g, "top_k")) {
+            /* A model that says one of them means the rest to be off. */
+            *s = (gy_sampling){0};
+            s->temperature = (float)gy_json_f(g, "temperature", 1);
+            s->top_k = (int)gy_json_i(g, "top_k", 0);
+            s->top_p = (float)gy_json_f(g, "top_p", 0);
+            s->min_p = (float)gy_json_f(g, "min_p", 0);
             s->repetition_penalty = (float)gy_json_f(g, "repetition_penalty", 0);
+        }
+        if (!gy_json_b(g, "do_sample", true)) s->temperature = 0;
     }
     gy_json_free(&doc);
     gy_free(json);
 }
 
+/* Flags that were given win over base; NaN and INT_MIN mark those that were not. */
+static void given_over(gy_sampling *s, const gy_sampling *base) {
+    if (isnan(s->temperature)) s->temperature = base->temperature;
+    if (isnan(s->top_p)) s->top_p = base->top_p;
+    if (isnan(s->min_p)) s->min_p = base->min_p;
+    if (isnan(s->repetition_penalty)) s->repetition_penalty = base->repetition_penalty;
+    if (s->top_k == INT_MIN) s->top_k = base->top_k;
+}
+
 int ask_sampling(ask *k) {
     const cli_args *a = k->a;
     gy_sampling *s = &k->req.sampling;
+    gy_sampling base = {0};
+    if (a->command == CMD_RUN) base = run_defaults, model_defaults(k->m, &base);
     *s = a->sampling;
-    if (s->temperature < 0) {
-        s->temperature = a->command == CMD_RUN ? 0.8f : 0;
-        if (a->command == CMD_RUN) model_defaults(k->m, s);
-    }
+    /* An explicit --temp 0 asks for the one greedy answer: nothing else bends it unless asked. */
+    if (s->temperature == 0) base = (gy_sampling){0};
+    given_over(s, &base);
     if (!a->seed_given && getrandom(&s->seed, sizeof s->seed, 0) != (ssize_t)sizeof s->seed)
         s->seed = 0;
     k->req.max_tokens = a->max_tokens;
@@ -60,7 +81,7 @@ static int context_for_ids(const cli_args *a, const gy_model *m) {
 int ask_open(ask *k, cli_args *a) {
     int code = EXIT_OK;
     gy_err err = {0};
-    *k = (ask){.a = a, .bar = {.title = "prompt", .quiet = a->quiet || !cli_tty(2)}};
+    *k = (ask){.a = a, .bar = {.title = "prompt", .unit = "tokens", .quiet = a->quiet}};
     k->m = cli_open(a, NULL, &code);
     if (!k->m) return code;
     code = ask_sampling(k);
@@ -80,19 +101,31 @@ void ask_close(ask *k) {
     gy_buf_free(&k->text), gy_buf_free(&k->ids), gy_buf_free(&k->logprobs);
 }
 
-/* Reasoning between <think> and </think> is shown dim; the marks stay in the text. */
-static bool show_text(ask *k, const char *s, size_t n) {
-    if (!n) return true;
-    bool colour = cli_colour(1);
-    if (colour && n < 64) {
-        char piece[64];
-        memcpy(piece, s, n), piece[n] = 0;
-        if (strstr(piece, "<think>")) k->dim = true, cli_put("\033[2m", 4);
-        if (!cli_put(s, n)) return false;
-        if (strstr(piece, "</think>")) k->dim = false, cli_put("\033[0m", 4);
-        return true;
+/* A terminal obeys control characters; those of an answer are left out there, for a model (or the
+ * text that it was given) must not move the cursor or change the keyboard. */
+static bool put_safe(const char *s, size_t n) {
+    if (!cli_tty(1)) return cli_put(s, n);
+    size_t from = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        bool c1 = c == 0xC2 && i + 1 < n && (unsigned char)s[i + 1] < 0xA0;
+        if (!c1 && c != 127 && (c >= 32 || c == '\n' || c == '\t')) continue;
+        if (i > from && !cli_put(s + from, i - from)) return false;
+        i += c1, from = i + 1;
     }
-    return cli_put(s, n);
+    return from >= n || cli_put(s + from, n - from);
+}
+
+/* Reasoning is dim where there is colour, or left out with --no-show-reasoning. */
+static bool show_run(void *arg, const char *s, size_t n, bool reasoning) {
+    ask *k = arg;
+    if (reasoning && !k->a->show_reasoning) return k->swallow = true;
+    while (k->swallow && n && (*s == '\n' || *s == ' ')) s++, n--;
+    if (!n) return true;
+    k->swallow = false;
+    if (reasoning != k->dim && cli_colour(1))
+        k->dim = reasoning, cli_put(reasoning ? "\033[2m" : "\033[0m", 4);
+    return put_safe(s, n);
 }
 
 static void add_logprob(ask *k, const gy_event *ev) {
@@ -103,6 +136,19 @@ static void add_logprob(ask *k, const gy_event *ev) {
         gy_buf_printf(b, "%s{\"id\":%d,\"logprob\":%.9g}", i ? "," : "", ev->top[i].id,
                       (double)ev->top[i].logprob);
     gy_buf_puts(b, "]}");
+}
+
+/* --json --stream: a line per token. */
+static bool put_line(const gy_event *ev) {
+    gy_buf b = {0};
+    if (ev->kind == GY_EV_END && !ev->bytes) return true;
+    gy_buf_puts(&b, "{\"schema_version\":1,\"text\":");
+    gy_buf_json(&b, ev->text, ev->bytes);
+    if (ev->kind == GY_EV_TOKEN) gy_buf_printf(&b, ",\"id\":%d", ev->id);
+    gy_buf_puts(&b, "}\n");
+    bool ok = b.p && cli_put(b.p, b.n);
+    gy_buf_free(&b);
+    return ok;
 }
 
 static bool on_event(void *arg, const gy_event *ev) {
@@ -118,7 +164,9 @@ static bool on_event(void *arg, const gy_event *ev) {
         gy_buf_printf(&k->ids, "%s%d", k->ids.n ? "," : "", ev->id);
         if (k->a->logprobs >= 0) add_logprob(k, ev);
     }
-    if (k->show && !show_text(k, ev->text, ev->bytes)) k->gone = true;
+    if (k->show && !cli_think_push(&k->think, ev->text, ev->bytes, show_run, k)) k->gone = true;
+    if (k->show && ev->kind == GY_EV_END && !cli_think_end(&k->think, show_run, k)) k->gone = true;
+    if (k->stream && !put_line(ev)) k->gone = true;
     return !k->gone;
 }
 
@@ -136,6 +184,7 @@ gy_rc ask_ids(ask *k, const int32_t *ids, int n, gy_err *err) {
     }
     k->text.n = k->ids.n = k->logprobs.n = 0;
     k->bar.start = 0;
+    k->prompt_tokens = n;
     k->req.ids = ids + same, k->req.n = n - same;
     gy_rc rc = gy_generate(k->e, k->seq, &k->req, on_event, k, &k->result, err);
     cli_progress_end(&k->bar);
@@ -175,11 +224,19 @@ gy_rc ask_messages(ask *k, const char *messages, const char *tail, gy_err *err) 
     if (!rc) {
         gy_buf_add(&prompt, text, bytes);
         if (tail) gy_buf_puts(&prompt, tail);
+        cli_think_start(&k->think, prompt.p ? prompt.p : "", prompt.n);
         rc = ask_text(k, prompt.p ? prompt.p : "", prompt.n, false, err);
     }
     gy_free(text);
     gy_buf_free(&body), gy_buf_free(&prompt);
     return rc;
+}
+
+void ask_end_json(const ask *k, gy_buf *b) {
+    gy_buf_printf(b, ",\"finish_reason\":\"%s\",\"seed\":%llu", ask_end_name(k->result.end),
+                  (unsigned long long)k->req.sampling.seed);
+    gy_buf_printf(b, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}", k->prompt_tokens,
+                  k->result.tokens);
 }
 
 void ask_stats(const ask *k, FILE *to) {

@@ -4,6 +4,7 @@
 #define GY_CLI_ASK_H
 
 #include "cli/common.h"
+#include "cli/think.h"
 
 typedef struct {
     const cli_args *a;
@@ -12,11 +13,15 @@ typedef struct {
     gy_seq *seq;
     gy_request req; /* sampling, stops, limits; ids are set per answer */
     cli_bar bar;
-    bool show;                  /* stream text to stdout */
-    bool dim;                   /* text so far is reasoning, shown dim */
-    bool gone;                  /* stdout has closed */
+    bool show;    /* stream text to stdout */
+    bool stream;  /* stream JSON lines to stdout */
+    bool dim;     /* the terminal is dim now, for reasoning */
+    bool swallow; /* reasoning is not shown, nor the blank lines after it */
+    bool gone;    /* stdout has closed */
+    cli_think think;
     gy_buf text, ids, logprobs; /* of the answer: text, "1,2,3", JSON entries when asked */
     gy_result result;
+    int prompt_tokens; /* of the whole prompt, held before or not */
 } ask;
 
 /* Opens model and engine and reads the sampling flags. Returns an exit code; ask_close undoes it
@@ -32,6 +37,8 @@ gy_rc ask_text(ask *k, const char *prompt, size_t bytes, bool specials, gy_err *
 gy_rc ask_messages(ask *k, const char *messages, const char *tail, gy_err *err);
 /* Appends one {"role":..,"content":..} to messages. */
 void ask_add(gy_buf *messages, const char *role, const char *text, size_t bytes);
+/* ,"finish_reason":..,"seed":..,"usage":{..} of the answer. */
+void ask_end_json(const ask *k, gy_buf *b);
 void ask_stats(const ask *k, FILE *to);
 const char *ask_end_name(gy_end end);
 

@@ -6,10 +6,7 @@ static void put_json(ask *k) {
     gy_buf b = {0};
     gy_buf_printf(&b, "{\"schema_version\":1,\"ids\":[%s],\"text\":", k->ids.n ? k->ids.p : "");
     gy_buf_json(&b, k->text.p ? k->text.p : "", k->text.n);
-    gy_buf_printf(&b, ",\"finish_reason\":\"%s\",\"seed\":%llu", ask_end_name(k->result.end),
-                  (unsigned long long)k->req.sampling.seed);
-    gy_buf_printf(&b, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}",
-                  k->result.prompt_tokens, k->result.tokens);
+    ask_end_json(k, &b);
     if (k->a->logprobs >= 0)
         gy_buf_printf(&b, ",\"logprobs\":[%s]", k->logprobs.n ? k->logprobs.p : "");
     gy_buf_puts(&b, "}\n");
@@ -55,7 +52,7 @@ int cmd_generate(cli_args *a) {
     ask k;
     gy_err err = {0};
     int code = ask_open(&k, a);
-    k.show = !a->json;
+    k.show = !a->json, k.stream = a->json && a->stream;
     /* Ids are for tests and porters, who want exactly as many tokens as they asked for. */
     if (a->ids) k.req.ignore_eos = true;
     if (!code && a->prefill_response && k.show)

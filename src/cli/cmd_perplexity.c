@@ -58,7 +58,7 @@ static gy_rc run(const cli_args *a, gy_engine *e, const gy_model *m, int32_t *id
     gy_model_get_info(m, &info);
     int32_t bos = bos_of(m);
     int stride = a->stride > 0 ? a->stride : size, all = (n - size) / stride + 1;
-    cli_bar bar = {.title = "perplexity", .quiet = a->quiet};
+    cli_bar bar = {.title = "perplexity", .unit = "windows", .quiet = a->quiet};
     if (a->samples > 0 && a->samples < all) all = a->samples;
     float *logits = gy_alloc_n((size_t)size * (size_t)info.vocab, sizeof *logits);
     gy_rc rc = GY_OK;
@@ -68,7 +68,7 @@ static gy_rc run(const cli_args *a, gy_engine *e, const gy_model *m, int32_t *id
         if (bos >= 0) at[0] = bos;
         rc = window(e, at, size, info.vocab, logits, s, err);
         at[0] = kept;
-        if (cli_tty(2)) cli_progress(&bar, "windows", (uint64_t)w + 1, (uint64_t)all);
+        cli_progress(&bar, "windows", (uint64_t)w + 1, (uint64_t)all);
     }
     cli_progress_end(&bar);
     gy_free(logits);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -176,21 +177,31 @@ bool cli_put(const char *s, size_t n) {
 
 /* ---- Progress ---- */
 
+static void amount(const cli_bar *bar, char out[32], double n) {
+    if (bar->unit)
+        snprintf(out, 32, "%.0f", n);
+    else
+        cli_bytes(out, n);
+}
+
 static void bar_line(cli_bar *bar, const char *what, uint64_t done, uint64_t total, double now) {
-    char have[32], all[32], rate[32], line[256], eta[32] = "";
+    char have[32], all[32], rate[32], eta[32] = "", share[32] = "", line[256];
     double speed = now > bar->start ? (double)(done - bar->first) / (now - bar->start) : 0;
-    cli_bytes(have, (double)done), cli_bytes(all, (double)total), cli_bytes(rate, speed);
+    amount(bar, have, (double)done), amount(bar, all, (double)total), amount(bar, rate, speed);
+    if (total)
+        snprintf(share, sizeof share, " (%d%%)", (int)(100.0 * (double)done / (double)total));
     if (total > done && speed > 0)
         snprintf(eta, sizeof eta, ", %.0f s left", (double)(total - done) / speed);
-    if (total)
-        snprintf(line, sizeof line, "%s %s: %s of %s (%d%%), %s/s%s", bar->title, what, have, all,
-                 (int)(100.0 * (double)done / (double)total), rate, eta);
-    else
-        snprintf(line, sizeof line, "%s %s: %s, %s/s", bar->title, what, have, rate);
-    if (cli_tty(2))
-        fprintf(stderr, "\r\033[K%s", line);
-    else
+    snprintf(line, sizeof line, "%s%s%s: %s%s%s%s, %s%s%s/s%s", bar->title, bar->unit ? "" : " ",
+             bar->unit ? "" : what, have, total ? " of " : "", total ? all : "", share, rate,
+             bar->unit ? " " : "", bar->unit ? bar->unit : "", eta);
+    if (cli_tty(2)) {
+        struct winsize w;
+        int cols = !ioctl(2, TIOCGWINSZ, &w) && w.ws_col > 8 ? w.ws_col - 1 : 79;
+        fprintf(stderr, "\r\033[K%.*s", cols, line);
+    } else {
         fprintf(stderr, "%s\n", line);
+    }
     bar->shown = true;
 }
 
@@ -199,7 +210,8 @@ bool cli_progress(void *arg, const char *what, uint64_t done, uint64_t total) {
     double now = cli_now();
     if (!bar->start) bar->start = now, bar->last = cli_tty(2) ? 0 : now, bar->first = done;
     if (done < bar->first) bar->first = done, bar->start = now;
-    bool due = now - bar->last >= (cli_tty(2) ? 0.1 : 5.0) || (total && done == total);
+    bool tty = cli_tty(2), last = total && done == total;
+    bool due = now - bar->last >= (tty ? 0.1 : 5.0) || (last && (tty || bar->shown));
     if (!bar->quiet && due) bar_line(bar, what, done, total, now), bar->last = now;
     return !cli_signal();
 }

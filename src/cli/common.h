@@ -37,6 +37,7 @@ bool cli_put(const char *s, size_t n);
 typedef struct {
     const char *title;
     double start, last;
+    const char *unit; /* what is counted, such as "tokens"; NULL: bytes */
     bool shown, quiet;
     uint64_t first;
 } cli_bar;

@@ -116,6 +116,17 @@ static void put_kv(gy_buf *b, const gy_desc *d) {
     gy_buf_c(b, '}');
 }
 
+static void put_template(gy_buf *b, const gy_model *m) {
+    const gy_gguf_kv *kv = m->is_gguf ? gy_gguf_get(&m->gguf, "tokenizer.chat_template") : NULL;
+    gy_buf_puts(b, ",\"chat_template\":");
+    if (kv && kv->type == GY_GGUF_STR)
+        gy_buf_json(b, kv->str->s, (size_t)kv->str->n);
+    else if (m->config.template_default)
+        put_string(b, m->config.template_default);
+    else
+        gy_buf_puts(b, "null");
+}
+
 gy_rc gy_model_inspect(const gy_model *m, char **json, gy_err *err) {
     gy_buf b = {0};
     gy_model_info info;
@@ -140,6 +151,12 @@ gy_rc gy_model_inspect(const gy_model *m, char **json, gy_err *err) {
         gy_json_write(&b, m->cfg);
     else
         gy_buf_puts(&b, "null");
+    gy_buf_puts(&b, ",\"generation_config\":");
+    if (m->config.generation.root)
+        gy_json_write(&b, m->config.generation.root);
+    else
+        gy_buf_puts(&b, "null");
+    put_template(&b, m);
     put_tensors(&b, gy_model_tensors(m));
     put_weights(&b, m);
     put_kv(&b, &m->desc);
