@@ -1,8 +1,6 @@
 /* cpu/linear - cutting LINEAR and LOGITS into pool items. No arithmetic but bias here. */
 #include "cpu/linear.h"
 
-#include "base/mem.h"
-
 enum { ROW_BLOCK = 128 }; /* coded rows of one item: with 2048 columns they fill a quarter of L2 */
 
 static size_t align64(size_t n) {

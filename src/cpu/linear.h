@@ -1,31 +1,36 @@
-/* cpu/linear - the dense products: LINEAR and LOGITS. The lane rules of both arithmetics are stated
- * here.
+/* cpu/linear - the dense products: LINEAR and LOGITS. Both arithmetics' lane rules are stated here.
  *
- * exact:  y[r][c] = tree(lane[0..15]); lane i takes k = i mod 16 in ascending k, lane =
- * fma(x[r][k], w[c][k], lane), w the codec's exact f32 value; k past the end count as x = w = 0 up
- * to a multiple of 16. The tree is that of cpu.h. fast:   x[r] is coded once per row: per chunk of
- * 32 columns d = amax / 127, q = rint(x * (127 / amax)) (0 when amax is 0), and the sums of q of
- * each half chunk. For output column c, 8 lanes over chunks: lane j mod 8, in ascending j, takes
- *             one step per chunk:  lane = fma(s * d, (float)dot(code, q), lane);  lane = fma(z, d *
- * (float)sum(q), lane) sub16: the same two lines for the first half, then for the second half where
- * dot and sum are exact integers, and the line with z exists only for codecs with an offset. Then
- *         ((0+1)+(2+3))+((4+5)+(6+7)). The integer dot does not care how columns are permuted or
- * interleaved, and lanes are chunks, not columns: a packed copy of 8 or 16 output columns side by
- * side keeps 8 accumulators per vector. Not finite x: amax is the largest |x| as an integer, so a
- * NaN wins; q is clamped to -127..127 and 0 where the product is a NaN, and d carries the infinity
- * or NaN into the outputs. Both:   + bias[c], one addition, if there is a bias. LOGITS: * a if a is
- * not 1, then cap * tanh(y / cap) if cap is not 0. Weights without an integer form, or with cols
- * not a multiple of 32, always run exact. A result depends on (codec, cols, x[r], w[c]) only: never
- * on tile, thread, number of rows or instruction set.
+ * exact:  y[r][c] = tree(lane[0..15]), the tree of cpu.h. Lane i takes k = i mod 16 in ascending k:
+ *             lane = fma(x[r][k], w[c][k], lane)
+ *         w is the codec's exact f32 value; k past the end, up to a multiple of 16, count as 0.
+ *
+ * fast:   x[r] is coded once per row: per chunk of 32 columns
+ *             d = amax / 127,  q = rint(x * (127 / amax)) (0 when amax is 0),
+ *         and the sums of q of each half chunk. For output column c, 8 lanes over chunks: lane
+ *         j mod 8, in ascending j, takes one step per chunk:
+ *             lane = fma(s * d, (float)dot(code, q), lane)
+ *             lane = fma(z, d * (float)sum(q), lane)           only codecs with an offset
+ *         sub16: the same lines for the first half of the chunk, then for the second. dot and sum
+ *         are exact integers. Then ((0+1)+(2+3))+((4+5)+(6+7)).
+ *         The integer dot does not care how columns are permuted or interleaved, and lanes are
+ *         chunks, not columns: 8 or 16 output columns side by side keep 8 accumulators per vector.
+ *         x not finite: amax is the largest |x| as an integer, so a NaN wins; q is clamped to
+ *         -127..127 and is 0 where the product is a NaN; d carries the infinity or NaN on.
+ *
+ * Both:   + bias[c], one addition, if there is a bias. LOGITS: * a unless a is 1, then
+ *         cap * tanh(y / cap) unless cap is 0.
+ *
+ * Weights without an integer form, or with cols not a multiple of 32, always run exact. A result
+ * depends on (codec, cols, x[r], w[c]) only: not on tile, thread, number of rows, instruction set.
  *
  * Equal bits between formats in fast (codec/int.c): Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K and their
- * exact MLX affine g32 conversions with f32 scales, and MXFP4 in MLX and GGUF layout (scale byte
- * 255 apart). This is why Q4_0 and Q5_0 take unsigned codes and z = -8 d, -16 d: one fma per 8
- * chunks, where signed codes would need an integer correction; and why 8-bit affine codes are taken
- * less 128 with z + 128 s: the z of a converted Q8_0 is then 0, and the sums stay small.
+ * exact MLX affine g32 conversions with f32 scales; MXFP4 in MLX and GGUF layout (scale byte 255
+ * apart). Hence Q4_0 and Q5_0 have unsigned codes and z = -8 d, -16 d: one fma per 8 chunks, where
+ * signed codes would need an integer correction. And 8-bit affine codes are taken less 128, with
+ * z + 128 s: the z of a converted Q8_0 is then 0, and the sums stay small.
  *
- *     op -> items: (rows r0..r1) x (columns c0..c1 of one weight) -> isa->fast or isa->exact into y
- * -> bias, scale, cap
+ *     op -> items: (rows r0..r1) x (columns c0..c1 of one weight)
+ *        -> isa->fast or isa->exact into y -> bias, scale, cap
  *
  * Owner: the caller owns all memory; nothing here allocates. Thread: a run is the engine thread's;
  * items run on the pool. */
