@@ -1,5 +1,5 @@
 /* cpu/attn - cuts ATTN into pool items: (rows of one span) x (KV head), and when these are too few
- * to keep the threads busy, x (run of 512 positions) with the runs joined afterwards. The cut
+ * to keep the threads busy, x (run of 256 positions) with the runs joined afterwards. The cut
  * cannot change a bit: see rowops.h. */
 #include "cpu/cpu.h"
 
@@ -188,7 +188,7 @@ void gy_cpu_attn(gy_cpu *cpu, const gy_op *op, const gy_batch *batch) {
     } else {
         gy_pool_run(cpu->pool, j.items, attn_item, &j);
     }
-    if (j.split)
-        gy_cpu_ranges(cpu, j.tiles * kv_heads, 4 * (int64_t)j.heads * op->u.attn.vdim, join_range,
-                      &j);
+    if (!j.split) return;
+    int64_t runs = j.items / (j.tiles * kv_heads) + 1; /* of one tile, on average */
+    gy_cpu_ranges(cpu, j.tiles * kv_heads, runs * j.heads * op->u.attn.vdim, join_range, &j);
 }

@@ -15,7 +15,7 @@
  *     page   of 64: s = scale * dot(q, k) by 16 lanes, then cap * tanh(s / cap); m = max s;
  *            w = e^(s - m); l = sum of w by 8 lanes (p mod 8);
  *            o = sum of w v, ascending p with fused multiply-add
- *     run    of 8 pages = 512 positions: pages joined in ascending order
+ *     run    of 4 pages = 256 positions: pages joined in ascending order
  *     query  runs joined in ascending order, then the sink (its logit, 1, 0), then o * (1 / l)
  *     join   of (M, L, O) and (m, l, o): N = max(M, m), a = e^(M - N), b = e^(m - N) gives
  *            (N, fma(l, b, L a), fma(o, b, O a)); the start is (-infinity, 0, 0)
@@ -29,7 +29,7 @@
 #include "kv/kv.h"
 #include "op/op.h"
 
-enum { GY_ATTN_RUN = 8 * GY_PAGE };
+enum { GY_ATTN_RUN = 4 * GY_PAGE };
 
 /* Queries of one KV head: rows x heads, positions pos0 .. pos0 + rows - 1, in runs run0 .. run1-1.
  */
