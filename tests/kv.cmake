@@ -1,1 +1,2 @@
 gy_test(kv kv codec base)
+gy_test(chain kv codec base)
