@@ -2,8 +2,6 @@
  * padding and pointer sizes must not reach a digest that other machines compare. */
 #include "kv/chain.h"
 
-#include <string.h>
-
 void gy_digest_int(gy_sha256 *h, uint64_t v) {
     uint8_t b[8];
     for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);

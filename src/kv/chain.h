@@ -12,6 +12,8 @@
 #ifndef GY_KV_CHAIN_H
 #define GY_KV_CHAIN_H
 
+#include <string.h>
+
 #include "base/hash.h"
 #include "op/op.h"
 
