@@ -61,8 +61,20 @@ static void test_layout(void **state) {
         assert_true(gy_chain_layout(s, 2, &got));                                                  \
         if (gy_digest_equal(&want, &got)) fail_msg("%s does not reach the digest", #field);        \
     } while (0)
-    CHANGED(k.kind), CHANGED(k.bits), CHANGED(v.group), CHANGED(v.stype), CHANGED(heads);
-    CHANGED(kdim), CHANGED(vdim), CHANGED(donor), CHANGED(keep.policy), CHANGED(keep.window);
+    CHANGED(k.kind);
+    CHANGED(k.bits);
+    CHANGED(k.stype);
+    CHANGED(k.group);
+    CHANGED(v.kind);
+    CHANGED(v.bits);
+    CHANGED(v.group);
+    CHANGED(v.stype);
+    CHANGED(heads);
+    CHANGED(kdim);
+    CHANGED(vdim);
+    CHANGED(donor);
+    CHANGED(keep.policy);
+    CHANGED(keep.window);
     CHANGED(keep.sinks);
 #undef CHANGED
     assert_true(gy_chain_layout(base, 1, &got));
