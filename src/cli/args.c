@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "base/json.h"
 
 static const struct {
     int bit;
@@ -32,6 +32,9 @@ static const struct {
      "write logits as little-endian f32 [positions, vocab]"},
     {CMD_CONVERT, "convert", "", "SOURCE -o DIR",
      "write an MLX directory with exactly the source's values"},
+    {CMD_RM, "rm", "", "MODEL", "delete a downloaded model (asks first)"},
+    {CMD_GC, "gc", "", "", "delete what no downloaded model uses (asks first)"},
+    {CMD_DEVICES, "devices", "", "", "processors and memory"},
     {CMD_COMPLETION, "completion", "", "bash|zsh|fish", "print a shell completion script"},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
@@ -50,8 +53,8 @@ static const struct flag {
     {"help", "-h", SWITCH, AT(help), ~0, "", "this text"},
     {"verbose", "-v", SWITCH, AT(verbose), ~0, "", "statistics on stderr"},
     {"quiet", "-q", SWITCH, AT(quiet), ~0, "", "no progress on stderr"},
-    {"model", "-m", TEXT, AT(model), ~(CMD_GET | CMD_LS | CMD_CONVERT), "MODEL",
-     "the model, instead of the first argument"},
+    {"model", "-m", TEXT, AT(model), ~(CMD_GET | CMD_LS | CMD_CONVERT | CMD_GC | CMD_DEVICES),
+     "MODEL", "the model, instead of the first argument"},
     {"threads", "-t", TEXT, AT(threads), CMD_MODEL, "N",
      "threads (bench: a list); default one per core"},
     {"arith", "", TEXT, AT(arith), CMD_MODEL, "exact|fast",
@@ -131,9 +134,15 @@ static const struct flag {
     {"n-depth", "-d", TEXT, AT(n_depth), CMD_BENCH, "LIST",
      "positions held before measuring; default 0"},
     {"batch", "-b", TEXT, AT(batch), CMD_BENCH, "LIST", "sequences decoding together; default 1"},
+    {"n-prompt-gen", "-pg", TEXT, AT(n_both), CMD_BENCH, "P,N",
+     "a prompt of P and then N tokens, in one test; pairs"},
     {"repetitions", "-r", INT, AT(repetitions), CMD_BENCH, "N", "runs of each test; default 5"},
     {"stride", "", INT, AT(stride), CMD_PPL, "N", "tokens between windows; default the window"},
     {"num-samples", "", INT, AT(samples), CMD_PPL, "N", "windows at most; default all"},
+    {"kl-base", "", TEXT, AT(kl_base), CMD_PPL, "FILE",
+     "write the distributions here; with --kl: compare with these"},
+    {"kl", "", SWITCH, AT(kl), CMD_PPL, "", "KL divergence from the distributions of --kl-base"},
+    {"yes", "-y", SWITCH, AT(yes), CMD_RM | CMD_GC, "", "do not ask"},
     {"op", "", TEXT, AT(op), CMD_EXPLAIN, "N|NAME", "dump this operator's output for --ids"},
     {"no-special", "", SWITCH, AT(no_special), CMD_TOKENIZE, "", "add no BOS or EOS"},
     {"pieces", "", SWITCH, AT(pieces), CMD_TOKENIZE, "", "print each token's text"},
@@ -151,7 +160,8 @@ static const struct flag {
     {"verify", "", SWITCH, AT(get.verify), CMD_GET, "", "rehash files that are there"},
     {"url", "", TEXT, AT(url), CMD_GET, "URL", "one file; with --out and --sha256"},
     {"sha256", "", TEXT, AT(sha256), CMD_GET, "HEX", "what the file must hash to"},
-    {"config", "", TEXT, 0xFFFF, ~0, "FILE", "flags from a file: lines of name = value"},
+    {"config", "", TEXT, 0xFFFF, ~0, "FILE",
+     "flags from a file: lines of name = value, or a JSON object"},
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
@@ -248,7 +258,7 @@ static int set(cli_args *a, const struct flag *f, const char *value, bool off) {
         errno = 0;
         long v = strtol(value, &end, 10);
         if (end == value || *end || errno || v < INT_MIN || v > INT_MAX)
-            return wrong(a, f, value, "an integer");
+            return wrong(a, f, value, "an integer of 32 bits");
         *(int *)((char *)a + f->at) = (int)v;
     } else if (f->kind == FLOAT) {
         float v = strtof(value, &end);
@@ -263,41 +273,71 @@ static int set(cli_args *a, const struct flag *f, const char *value, bool off) {
     return EXIT_OK;
 }
 
+/* One member of a config file; flags of other commands are passed over. value must outlive a. */
+static int config_set(cli_args *a, const char *path, const char *name, size_t n,
+                      const char *value) {
+    char spelled[72];
+    bool off;
+    snprintf(spelled, sizeof spelled, "--%.*s", (int)(n < 64 ? n : 64), name);
+    for (char *s = spelled + 2; *s; s++) *s = *s == '_' ? '-' : *s;
+    const struct flag *any = flag_find(~0, spelled, strlen(spelled), &off);
+    const struct flag *f = flag_find(a->command, spelled, strlen(spelled), &off);
+    if (!any || any->at == 0xFFFF || !value) {
+        fprintf(stderr, "gyre: %s: '%.*s' is no flag's name with a value\n", path, (int)n, name);
+        return EXIT_USAGE;
+    }
+    return f ? set(a, f, value, off) : EXIT_OK;
+}
+
+/* {"name": value, ...}; a list gives a flag several times. */
+static int config_json(cli_args *a, const char *path, const char *text, size_t n) {
+    static gy_json_doc doc; /* flags point into it */
+    gy_err err = {0};
+    if (gy_json_parse(&doc, text, n, &err)) {
+        fprintf(stderr, "gyre: %s: %s\n", path, err.msg);
+        return EXIT_USAGE;
+    }
+    int rc = EXIT_OK;
+    for (uint32_t i = 0; !rc && i < doc.root->n; i++) {
+        const gy_json *v = doc.root->item + i, *list = v->kind == GY_JSON_ARR ? v->item : v;
+        for (uint32_t k = 0; !rc && k < (v->kind == GY_JSON_ARR ? v->n : 1); k++) {
+            const gy_json *one = list + k;
+            const char *value = one->kind == GY_JSON_STR || one->kind == GY_JSON_NUM ? one->s
+                                : one->kind == GY_JSON_BOOL ? (one->truth ? "true" : "false")
+                                                            : NULL;
+            rc = config_set(a, path, doc.root->key[i].s, doc.root->key[i].n, value);
+        }
+    }
+    return rc;
+}
+
 /* Applies "name = value" lines; "#" and ";" start comments, "[section]" lines are skipped. */
 static int read_config(cli_args *a, const char *path) {
     static char text[1 << 16];
     FILE *f = fopen(path, "r");
+    errno = 0;
     size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+    bool bad = !f || ferror(f);
     if (f) fclose(f);
-    if (!f || n == sizeof text - 1) {
+    if (bad || n == sizeof text - 1) {
         fprintf(stderr, "gyre: --config %s: %s\n", path,
-                f ? "larger than 64 KiB" : strerror(errno));
+                bad ? strerror(errno ? errno : ENOENT) : "larger than 64 KiB");
         return EXIT_USAGE;
     }
     text[n] = 0;
-    int number = 0;
+    if (text[strspn(text, " \t\r\n")] == '{') return config_json(a, path, text, n);
     for (char *line = text, *next; line; line = next) {
         next = strchr(line, '\n');
         if (next) *next++ = 0;
-        number++;
         line += strspn(line, " \t\r");
         if (!*line || strchr("#;[", *line)) continue;
-        char spelled[72], *eq = strchr(line, '='), *end = eq;
-        while (end && end > line && isspace((unsigned char)end[-1])) end--;
-        bool off;
-        const struct flag *flag = NULL;
-        if (eq) {
-            snprintf(spelled, sizeof spelled, "--%.*s", (int)(end - line), line);
-            for (char *s = spelled + 2; *s; s++) *s = *s == '_' ? '-' : *s;
-            flag = flag_find(~0, spelled, strlen(spelled), &off);
-        }
-        if (!flag || flag->at == 0xFFFF) {
-            fprintf(stderr, "gyre: %s:%d: expected a flag's name = value\n", path, number);
-            return EXIT_USAGE;
-        }
-        char *value = eq + 1 + strspn(eq + 1, " \t");
-        for (char *e = value + strlen(value); e > value && isspace((unsigned char)e[-1]);) *--e = 0;
-        int rc = flag->commands & a->command ? set(a, flag, value, off) : EXIT_OK;
+        char *eq = strchr(line, '='), *end = eq ? eq : line + strlen(line), *value = NULL;
+        while (end > line && isspace((unsigned char)end[-1])) end--;
+        if (eq) value = eq + 1 + strspn(eq + 1, " \t");
+        if (eq)
+            for (char *e = value + strlen(value); e > value && isspace((unsigned char)e[-1]);)
+                *--e = 0;
+        int rc = config_set(a, path, line, (size_t)(end - line), value);
         if (rc) return rc;
     }
     return EXIT_OK;
@@ -394,7 +434,9 @@ int cli_args_parse(cli_args *a, int argc, char **argv) {
     /* Not given: ask.c decides, by command and model. */
     a->sampling.temperature = a->sampling.top_p = a->sampling.min_p = NAN;
     a->sampling.repetition_penalty = NAN, a->sampling.top_k = INT_MIN;
-    int rc = read_argv(a, argc, argv, true);
+    const char *config = getenv("GYRE_CONFIG");
+    int rc = config && *config ? read_config(a, config) : EXIT_OK;
+    if (!rc) rc = read_argv(a, argc, argv, true);
     if (!rc) rc = read_env(a);
     if (!rc) rc = read_argv(a, argc, argv, false);
     return rc ? rc : finish(a);

@@ -42,6 +42,9 @@ enum {
     CMD_LOGITS = 2048,
     CMD_CONVERT = 4096,
     CMD_COMPLETION = 8192,
+    CMD_RM = 16384,
+    CMD_GC = 32768,
+    CMD_DEVICES = 65536,
     CMD_MODEL = CMD_RUN | CMD_GENERATE | CMD_EXPLAIN | CMD_BENCH | CMD_PPL |
                 CMD_LOGITS, /* make an engine */
     CMD_SAMPLE = CMD_RUN | CMD_GENERATE
@@ -77,7 +80,8 @@ typedef struct {
     gy_get_options get;
     const char *url, *sha256;
     /* bench, perplexity */
-    const char *n_prompt, *n_gen, *n_depth, *batch, *format;
+    const char *n_prompt, *n_gen, *n_depth, *n_both, *batch, *format, *kl_base;
+    bool kl;
     int repetitions, stride, samples;
     /* inspect */
     bool tensors, template_text;

@@ -78,6 +78,17 @@ static int context_for_ids(const cli_args *a, const gy_model *m) {
     return need > info.context ? need : 0;
 }
 
+static int check_kwargs(const cli_args *a) {
+    gy_err err = {0};
+    gy_json_doc doc = {0};
+    if (!a->template_kwargs) return EXIT_OK;
+    gy_json_parse(&doc, a->template_kwargs, strlen(a->template_kwargs), &err);
+    if (!err.rc && !gy_json_is(doc.root, GY_JSON_OBJ))
+        gy_fail(&err, GY_EFORMAT, "expected an object");
+    gy_json_free(&doc);
+    return err.rc ? cli_usage(a, "--chat-template-kwargs: %s", err.msg) : EXIT_OK;
+}
+
 int ask_open(ask *k, cli_args *a) {
     int code = EXIT_OK;
     gy_err err = {0};
@@ -85,6 +96,7 @@ int ask_open(ask *k, cli_args *a) {
     k->m = cli_open(a, NULL, &code);
     if (!k->m) return code;
     code = ask_sampling(k);
+    if (!code) code = check_kwargs(a);
     if (code) return code;
     k->e = cli_engine(a, k->m, &(gy_engine_options){.context = context_for_ids(a, k->m)}, &code);
     if (!k->e) return code;

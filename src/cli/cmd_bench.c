@@ -83,9 +83,30 @@ static gy_rc measure(bench *b, test *t, int repetitions, gy_err *err) {
 }
 
 static void name(const test *t, char out[64]) {
-    int n = snprintf(out, 64, "%s%d", t->prompt ? "pp" : "tg", t->prompt ? t->prompt : t->gen);
+    int n = 0;
+    if (t->prompt) n = snprintf(out, 64, "pp%d", t->prompt);
+    if (t->gen) n += snprintf(out + n, 64 - (size_t)n, "%stg%d", n ? "+" : "", t->gen);
     if (t->batch > 1) n += snprintf(out + n, 64 - (size_t)n, " x%d", t->batch);
     if (t->depth) snprintf(out + n, 64 - (size_t)n, " @ d%d", t->depth);
+}
+
+static void put_field(gy_buf *b, const char *key, const char *value) {
+    gy_buf_printf(b, ",\"%s\":", key);
+    gy_buf_json(b, value, strlen(value));
+}
+
+static void put_json(gy_buf *b, const cli_args *a, const gy_model_info *m, const gy_engine_info *e,
+                     const test *t, const char *test_name, const char *arith) {
+    gy_buf_puts(b, "{\"schema_version\":1");
+    put_field(b, "model", m->type), put_field(b, "quant", m->quant);
+    put_field(b, "isa", gy_isa()), put_field(b, "arith", arith), put_field(b, "kv", e->kv);
+    put_field(b, "test", test_name);
+    gy_buf_printf(b,
+                  ",\"weight_bytes\":%lld,\"parameters\":%lld,\"bits\":%d,\"threads\":%d,"
+                  "\"n_prompt\":%d,\"n_gen\":%d,\"n_depth\":%d,\"batch\":%d,\"avg_ts\":%.3f,"
+                  "\"stddev_ts\":%.3f,\"best_ts\":%.3f,\"repetitions\":%d}",
+                  (long long)m->weight_bytes, (long long)m->parameters, gy_bits(), t->threads,
+                  t->prompt, t->gen, t->depth, t->batch, t->mean, t->sd, t->best, a->repetitions);
 }
 
 static void put(const cli_args *a, const gy_model_info *m, const gy_engine_info *e, const test *t,
@@ -95,39 +116,37 @@ static void put(const cli_args *a, const gy_model_info *m, const gy_engine_info 
                                 : "md",
                *arith = e->arith == GY_ARITH_EXACT ? "exact" : "fast";
     char test_name[64], size[32];
+    gy_buf b = {0};
     name(t, test_name);
     cli_bytes(size, (double)m->weight_bytes);
     if (!strncmp(f, "json", 4)) {
         bool array = !strcmp(f, "json");
-        printf("%s{\"model\":\"%s\",\"quant\":\"%s\",\"weight_bytes\":%lld,\"parameters\":%lld,"
-               "\"isa\":\"%s\",\"bits\":%d,\"arith\":\"%s\","
-               "\"kv\":\"%s\",\"threads\":%d,\"n_prompt\":%d,\"n_gen\":%d,\"n_depth\":%d,\"batch\":"
-               "%d,\"test\":\"%s\",\"avg_ts\":%.3f,"
-               "\"stddev_ts\":%.3f,\"best_ts\":%.3f,\"repetitions\":%d}%s",
-               array ? (number ? ",\n " : "[") : "", m->type, m->quant, (long long)m->weight_bytes,
-               (long long)m->parameters, gy_isa(), gy_bits(), arith, e->kv, t->threads, t->prompt,
-               t->gen, t->depth, t->batch, test_name, t->mean, t->sd, t->best, a->repetitions,
-               array ? "" : "\n");
+        gy_buf_puts(&b, !array ? "" : number ? ",\n " : "[");
+        put_json(&b, a, m, e, t, test_name, arith);
+        gy_buf_puts(&b, array ? "" : "\n");
     } else if (!strcmp(f, "csv")) {
         if (!number)
-            printf("model,quant,weight_bytes,parameters,isa,arith,kv,threads,test,avg_ts,stddev_ts,"
-                   "best_ts\n");
-        printf("%s,%s,%lld,%lld,%s,%s,%s,%d,%s,%.3f,%.3f,%.3f\n", m->type, m->quant,
-               (long long)m->weight_bytes, (long long)m->parameters, gy_isa(), arith, e->kv,
-               t->threads, test_name, t->mean, t->sd, t->best);
+            gy_buf_puts(&b, "model,quant,weight_bytes,parameters,isa,arith,kv,threads,test,avg_ts,"
+                            "stddev_ts,best_ts\n");
+        gy_buf_printf(&b, "%s,%s,%lld,%lld,%s,%s,%s,%d,%s,%.3f,%.3f,%.3f\n", m->type, m->quant,
+                      (long long)m->weight_bytes, (long long)m->parameters, gy_isa(), arith, e->kv,
+                      t->threads, test_name, t->mean, t->sd, t->best);
     } else {
         if (!number)
-            printf("| model | weights | size | params | isa | arith | kv | threads | test | t/s |\n"
-                   "| --- | --- | ---: | ---: | --- | --- | --- | ---: | --- | ---: |\n");
-        printf("| %s | %s | %s | %.1f M | %s | %s | %s | %d | %s | %.2f +- %.2f |\n", m->type,
-               m->quant, size, (double)m->parameters * 1e-6, gy_isa(), arith, e->kv, t->threads,
-               test_name, t->mean, t->sd);
+            gy_buf_puts(&b, "| model | weights | size | params | isa | arith | kv | threads | test "
+                            "| t/s |\n| --- | --- | ---: | ---: | --- | --- | --- | ---: | --- | "
+                            "---: |\n");
+        gy_buf_printf(&b, "| %s | %s | %s | %.1f M | %s | %s | %s | %d | %s | %.2f +- %.2f |\n",
+                      m->type, m->quant, size, (double)m->parameters * 1e-6, gy_isa(), arith, e->kv,
+                      t->threads, test_name, t->mean, t->sd);
     }
-    fflush(stdout);
+    if (b.p) cli_put(b.p, b.n);
+    gy_buf_free(&b);
 }
 
 typedef struct {
     list prompt, gen, depth, batch, threads;
+    list both; /* pairs: prompt, generate in one test */
 } plan;
 
 static int longest(const list *l) {
@@ -141,6 +160,8 @@ static int run_engine(const cli_args *a, gy_model *m, const plan *p, int threads
                       int *number) {
     int code = EXIT_OK,
         span = longest(&p->prompt) > longest(&p->gen) ? longest(&p->prompt) : longest(&p->gen);
+    for (int i = 0; i < p->both.n; i += 2)
+        if (p->both.at[i] + p->both.at[i + 1] > span) span = p->both.at[i] + p->both.at[i + 1];
     gy_err err = {0};
     gy_model_info info;
     gy_engine_info engine;
@@ -162,12 +183,15 @@ static int run_engine(const cli_args *a, gy_model *m, const plan *p, int threads
         x = x * 1664525u + 1013904223u, b.ids[i] = (int32_t)((x >> 8) % (uint32_t)info.vocab);
     if (!b.ids || !b.logits) gy_fail(&err, GY_ENOMEM, "bench: out of memory");
     for (int d = 0; d < p->depth.n; d++) {
-        for (int i = 0; i < p->prompt.n + p->gen.n && !err.rc; i++) {
+        int alone = p->prompt.n + p->gen.n;
+        for (int i = 0; i < alone + p->both.n / 2 && !err.rc; i++) {
             test t = {.threads = engine.threads, .depth = p->depth.at[d], .batch = batch};
             if (i < p->prompt.n)
                 t.prompt = p->prompt.at[i];
-            else
+            else if (i < alone)
                 t.gen = p->gen.at[i - p->prompt.n];
+            else
+                t.prompt = p->both.at[2 * (i - alone)], t.gen = p->both.at[2 * (i - alone) + 1];
             if (!t.prompt && !t.gen) continue;
             if (!measure(&b, &t, a->repetitions, &err)) put(a, &info, &engine, &t, (*number)++);
         }
@@ -194,13 +218,17 @@ int cmd_bench(cli_args *a) {
         !parse(a, "batch", a->batch ? a->batch : "1", 1, &p.batch) ||
         !parse(a, "threads", a->threads ? a->threads : "0", 0, &p.threads))
         return EXIT_USAGE;
+    p.both.n = 0;
+    if (a->n_both && !parse(a, "n-prompt-gen", a->n_both, 0, &p.both)) return EXIT_USAGE;
+    if (p.both.n % 2) return cli_usage(a, "--n-prompt-gen %s: expected pairs", a->n_both);
+    if (cli_words(a, a->model ? 0 : 1)) return EXIT_USAGE;
     if (longest(&p.batch) > SEQS) return cli_usage(a, "--batch: at most %d", SEQS);
     gy_model *m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
     if (!m) return code;
     for (int t = 0; t < p.threads.n && !code; t++)
         for (int b = 0; b < p.batch.n && !code; b++)
             code = run_engine(a, m, &p, p.threads.at[t], p.batch.at[b], &number);
-    if (number && (a->json || (a->format && !strcmp(a->format, "json")))) printf("]\n");
+    if (number && (a->json || (a->format && !strcmp(a->format, "json")))) cli_put("]\n", 2);
     gy_model_unref(m);
     return code;
 }

@@ -29,13 +29,11 @@ static gy_rc answer(ask *k, gy_err *err) {
         return rc;
     }
     bool in = !a->prompt_file && (!a->prompt ? !a->words : !strcmp(a->prompt, "-"));
-    const char *given = a->prompt_file ? NULL
-                        : a->prompt    ? a->prompt
-                        : a->words     ? a->word[0]
-                                       : NULL;
-    char *prompt = in || a->prompt_file ? cli_read(a->prompt_file, &bytes, err) : gy_strdup(given);
+    const char *given = a->prompt_file ? NULL : a->prompt ? a->prompt : NULL;
+    char *prompt = in || a->prompt_file ? cli_read(a->prompt_file, &bytes, err)
+                   : given              ? gy_strndup(given, bytes = strlen(given))
+                                        : cli_join(a, &bytes);
     if (!prompt) return gy_fail(err, GY_ENOMEM, "prompt: out of memory");
-    if (!in && !a->prompt_file) bytes = strlen(prompt);
     if (a->raw || !info.has_template) {
         rc = ask_text(k, prompt, bytes, true, err);
     } else {
@@ -52,6 +50,10 @@ int cmd_generate(cli_args *a) {
     ask k;
     gy_err err = {0};
     int code = ask_open(&k, a);
+    bool given = a->ids || a->prompt || a->prompt_file;
+    if (!code) code = cli_words(a, given ? 0 : CLI_WORDS);
+    if (!code && !!a->ids + !!a->prompt + !!a->prompt_file > 1)
+        code = cli_usage(a, "--ids, --prompt and --prompt-file exclude each other");
     k.show = !a->json, k.stream = a->json && a->stream;
     /* Ids are for tests and porters, who want exactly as many tokens as they asked for. */
     if (a->ids) k.req.ignore_eos = true;
@@ -61,7 +63,7 @@ int cmd_generate(cli_args *a) {
         code = k.gone ? EXIT_OK : cli_fail(a, &err);
     if (!code && !k.gone && a->json)
         put_json(&k);
-    else if (!code && !k.gone)
+    else if (!code && !k.gone && k.show)
         cli_put("\n", 1);
     if (!code && a->verbose) ask_stats(&k, stderr);
     if (!code && k.result.end == GY_END_CANCEL && cli_signal())

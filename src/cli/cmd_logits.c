@@ -61,6 +61,15 @@ static gy_rc write_rows(gy_engine *e, const int32_t *ids, const rows *r, int voc
     return rc;
 }
 
+static void put_report(int rows, int vocab, const char *file) {
+    gy_buf b = {0};
+    gy_buf_printf(&b, "{\"schema_version\":1,\"rows\":%d,\"vocab\":%d,\"file\":", rows, vocab);
+    gy_buf_json(&b, file, strlen(file));
+    gy_buf_puts(&b, "}\n");
+    if (b.p) cli_put(b.p, b.n);
+    gy_buf_free(&b);
+}
+
 int cmd_logits(cli_args *a) {
     int code = EXIT_OK, n = 0;
     gy_err err = {0};
@@ -69,6 +78,7 @@ int cmd_logits(cli_args *a) {
     rows r = {0};
     gy_model *m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
     if (!m) return code;
+    if ((code = cli_words(a, 0))) return gy_model_unref(m), code;
     if (!a->ids || !a->out) return gy_model_unref(m), cli_usage(a, "--ids and --out are needed");
     gy_model_get_info(m, &info);
     int32_t *ids = cli_ids(a->ids, &n, &err);
@@ -86,7 +96,7 @@ int cmd_logits(cli_args *a) {
     if (err.rc)
         code = cli_fail(a, &err);
     else if (!code && a->json)
-        printf("{\"rows\":%d,\"vocab\":%d,\"file\":\"%s\"}\n", r.count, info.vocab, a->out);
+        put_report(r.count, info.vocab, a->out);
     gy_free(ids), gy_free(r.want);
     gy_model_unref(m);
     return code;
@@ -154,7 +164,9 @@ int cmd_explain(cli_args *a) {
         m ? cli_engine(a, m, &(gy_engine_options){.context = a->ids ? 0 : 64}, &code) : NULL;
     if (!e) return gy_model_unref(m), code;
     gy_model_get_info(m, &info);
-    if (a->op && !a->ids)
+    if (cli_words(a, 0))
+        code = EXIT_USAGE;
+    else if (a->op && !a->ids)
         code = cli_usage(a, "--op needs --ids");
     else if (a->op)
         run_dump(a, e, info.vocab, &err);

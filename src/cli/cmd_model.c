@@ -47,8 +47,15 @@ static void show(const cli_args *a, const gy_json *root) {
         cli_bytes(size, gy_json_f(files->item + i, "bytes", 0));
         printf("%-22s %s (%s)\n", "file", gy_json_s(files->item + i, "path", "?"), size);
     }
-    for (uint32_t i = 0; gy_json_is(kv, GY_JSON_OBJ) && i < kv->n; i++)
-        printf("%-22s %s: %s\n", "kv bytes per token", kv->key[i].s, kv->item[i].s);
+    for (uint32_t i = 0; gy_json_is(kv, GY_JSON_OBJ) && i < kv->n; i++) {
+        int64_t window = gy_json_i(kv->item + i, "window", 0);
+        printf("%-22s %s: %lld", "kv bytes per token", kv->key[i].s,
+               (long long)gy_json_i(kv->item + i, "all", 0));
+        if (window)
+            printf(" + %lld in windows of %lld", (long long)window,
+                   (long long)gy_json_i(kv->item + i, "longest_window", 0));
+        printf("\n");
+    }
     for (uint32_t i = 0; gy_json_is(drop, GY_JSON_ARR) && i < drop->n; i++)
         printf("%-22s %s\n", "not used", drop->item[i].kind == GY_JSON_STR ? drop->item[i].s : "?");
     for (uint32_t i = 0; a->tensors && gy_json_is(tensors, GY_JSON_ARR) && i < tensors->n; i++) {
@@ -69,6 +76,7 @@ int cmd_inspect(cli_args *a) {
     gy_json_doc doc = {0};
     gy_model *m = cli_open(a, NULL, &code);
     if (!m) return code;
+    if ((code = cli_words(a, 0))) return gy_model_unref(m), code;
     if (!gy_model_inspect(m, &json, &err)) {
         if (a->json)
             cli_put(json, strlen(json)), cli_put("\n", 1);
@@ -82,16 +90,31 @@ int cmd_inspect(cli_args *a) {
     return code;
 }
 
+/* {"path":..} with --json, else the path alone where plain asks for it. */
+static void put_path(const cli_args *a, const char *path, bool plain) {
+    gy_buf b = {0};
+    if (a->json) {
+        gy_buf_puts(&b, "{\"schema_version\":1,\"path\":");
+        gy_buf_json(&b, path, strlen(path));
+        gy_buf_puts(&b, "}\n");
+    } else if (plain) {
+        gy_buf_printf(&b, "%s\n", path);
+    }
+    if (b.n) cli_put(b.p, b.n);
+    gy_buf_free(&b);
+}
+
 int cmd_convert(cli_args *a) {
     gy_err err = {0};
     cli_bar bar = {.title = "convert", .quiet = a->quiet};
     char *path = NULL;
     if (!a->words || !a->out) return cli_usage(a, "SOURCE and --out are needed");
+    if (cli_words(a, 1)) return EXIT_USAGE;
     if (!gy_model_find(a->word[0], &path, &err)) gy_convert(path, a->out, cli_progress, &bar, &err);
     cli_progress_end(&bar);
     gy_free(path);
     if (err.rc) return cli_fail(a, &err);
-    if (a->json) printf("{\"path\":\"%s\"}\n", a->out);
+    put_path(a, a->out, false);
     return EXIT_OK;
 }
 
@@ -102,7 +125,7 @@ static int get_url(cli_args *a) {
     gy_rc rc = gy_get_url(a->url, a->out, a->sha256, &a->get, &err);
     cli_progress_end(a->get.arg);
     if (rc) return cli_fail(a, &err);
-    printf(a->json ? "{\"path\":\"%s\"}\n" : "%s\n", a->out);
+    put_path(a, a->out, true);
     return EXIT_OK;
 }
 
@@ -113,19 +136,11 @@ int cmd_get(cli_args *a) {
     a->get.progress = cli_progress, a->get.arg = &bar;
     if (a->url) return get_url(a);
     if (!a->words) return cli_usage(a, "REPO (org/name) or --url is needed");
+    if (cli_words(a, 1)) return EXIT_USAGE;
     gy_rc rc = gy_get(a->word[0], &a->get, &path, &err);
     cli_progress_end(&bar);
     if (rc) return cli_fail(a, &err);
-    if (a->json) {
-        gy_buf b = {0};
-        gy_buf_puts(&b, "{\"path\":");
-        gy_buf_json(&b, path, strlen(path));
-        gy_buf_puts(&b, "}\n");
-        if (b.p) cli_put(b.p, b.n);
-        gy_buf_free(&b);
-    } else {
-        printf("%s\n", path);
-    }
+    put_path(a, path, true);
     gy_free(path);
     return EXIT_OK;
 }

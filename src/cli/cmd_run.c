@@ -43,16 +43,27 @@ static int start(chat *c) {
             a, "%s has no chat template; give one with --chat-template chatml, or use generate",
             info.type);
     if (a->system) chat_system(c, a->system);
-    const char *given = a->prompt ? a->prompt : a->words ? a->word[0] : NULL;
-    bool in = a->prompt_file || (given && !strcmp(given, "-")) || (!given && !cli_tty(0));
-    if (given && !in) return once(c, given, strlen(given));
+    if (a->prompt && a->prompt_file)
+        return cli_usage(a, "--prompt and --prompt-file exclude each other");
+    int code = cli_words(a, a->prompt || a->prompt_file ? 0 : CLI_WORDS);
+    if (code) return code;
+    bool words = a->words && strcmp(a->word[0], "-");
+    bool dash = (a->prompt && !strcmp(a->prompt, "-")) || (a->words && !words);
+    bool in = a->prompt_file || dash || (!a->prompt && !words && !cli_tty(0));
+    if (a->prompt && !in) return once(c, a->prompt, strlen(a->prompt));
+    if (words) {
+        char *joined = cli_join(a, &bytes);
+        code = joined ? once(c, joined, bytes) : EXIT_MEMORY;
+        gy_free(joined);
+        return code;
+    }
     c->k.show = true;
     if (!in && a->raw) return cli_usage(a, "--raw needs a prompt");
     if (!in) return chat_loop(c);
     char *text = cli_read(a->prompt_file, &bytes, &err);
     if (!text) return cli_fail(a, &err);
     while (bytes && (text[bytes - 1] == '\n' || text[bytes - 1] == '\r')) bytes--;
-    int code = once(c, text, bytes);
+    code = once(c, text, bytes);
     gy_free(text);
     return code;
 }

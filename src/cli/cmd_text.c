@@ -4,17 +4,6 @@
 
 static const gy_model_options text_only = {.no_weights = true};
 
-/* Joins the remaining words with spaces, or reads stdin when there are none. */
-static char *text_of(const cli_args *a, size_t *bytes, gy_err *err) {
-    gy_buf b = {0};
-    if (!a->words) return cli_read(NULL, bytes, err);
-    for (int i = 0; i < a->words; i++) {
-        if (i) gy_buf_c(&b, ' ');
-        gy_buf_puts(&b, a->word[i]);
-    }
-    return gy_buf_take(&b, bytes);
-}
-
 static void put_ids(const cli_args *a, const gy_model *m, const int32_t *ids, int n, gy_buf *b) {
     if (a->json) gy_buf_puts(b, "{\"ids\":[");
     for (int i = 0; i < n; i++) {
@@ -48,7 +37,7 @@ int cmd_tokenize(cli_args *a) {
     gy_buf b = {0};
     gy_model *m = cli_open(a, &text_only, &code);
     if (!m) return code;
-    char *text = text_of(a, &bytes, &err);
+    char *text = a->words ? cli_join(a, &bytes) : cli_read(NULL, &bytes, &err);
     if (text) gy_tokenize(m, text, bytes, a->no_special ? 0 : GY_TOK_SPECIALS, &ids, &n, &err);
     if (ids) put_ids(a, m, ids, n, &b);
     if (ids && b.p) cli_put(b.p, b.n);
@@ -66,6 +55,7 @@ int cmd_detokenize(cli_args *a) {
     char *text = NULL, *list = NULL;
     gy_model *m = cli_open(a, &text_only, &code);
     if (!m) return code;
+    if ((code = cli_words(a, a->ids ? 0 : 1))) return gy_model_unref(m), code;
     if (!a->ids) list = a->words ? gy_strdup(a->word[0]) : cli_read(NULL, NULL, &err);
     int32_t *ids = a->ids || list ? cli_ids(a->ids ? a->ids : list, &n, &err) : NULL;
     if (ids) gy_detokenize(m, ids, n, false, &text, &bytes, &err);
@@ -93,6 +83,7 @@ int cmd_render(cli_args *a) {
     char *text = NULL;
     gy_model *m = cli_open(a, &text_only, &code);
     if (!m) return code;
+    if ((code = cli_words(a, 1))) return gy_model_unref(m), code;
     char *body = cli_read(a->words ? a->word[0] : NULL, &bytes, &err);
     if (body) gy_render(m, body, bytes, &text, &text_bytes, &err);
     if (text && a->json) {

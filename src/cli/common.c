@@ -52,32 +52,52 @@ static int exit_code(gy_rc rc) {
     }
 }
 
-int cli_fail(const cli_args *a, const gy_err *err) {
+/* "gyre COMMAND: message" for people, {"error":{..}} for programs. */
+static void tell(const cli_args *a, gy_rc rc, const char *message, const char *more) {
     if (a->json) {
         gy_buf b = {0};
         gy_buf_puts(&b, "{\"error\":{\"code\":");
-        gy_buf_json(&b, gy_rc_name(err->rc), strlen(gy_rc_name(err->rc)));
+        gy_buf_json(&b, gy_rc_name(rc), strlen(gy_rc_name(rc)));
         gy_buf_puts(&b, ",\"message\":");
-        gy_buf_json(&b, err->msg, strlen(err->msg));
+        gy_buf_json(&b, message, strlen(message));
         gy_buf_puts(&b, "}}\n");
         if (b.p) cli_put(b.p, b.n);
         gy_buf_free(&b);
     } else {
-        fprintf(stderr, "gyre %s: %s\n", a->command_name, err->msg);
+        fprintf(stderr, "gyre %s: %s%s\n", a->command_name, message, more);
     }
+}
+
+int cli_fail(const cli_args *a, const gy_err *err) {
+    tell(a, err->rc, err->msg, "");
     /* Downloads that fail for another reason than a checksum are network failures. */
     if (a->command == CMD_GET && err->rc == GY_EIO) return EXIT_NET;
     return exit_code(err->rc);
 }
 
 int cli_usage(const cli_args *a, const char *fmt, ...) {
+    char message[512], more[64];
     va_list ap;
-    fprintf(stderr, "gyre %s: ", a->command_name);
     va_start(ap, fmt);
-    vfprintf(stderr, fmt, ap);
+    vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    fprintf(stderr, "; gyre %s --help tells more\n", a->command_name);
+    snprintf(more, sizeof more, "; gyre %s --help tells more", a->command_name);
+    tell(a, GY_EARG, message, more);
     return EXIT_USAGE;
+}
+
+int cli_words(const cli_args *a, int most) {
+    return a->words > most ? cli_usage(a, "unexpected argument '%s'", a->word[most]) : EXIT_OK;
+}
+
+char *cli_join(const cli_args *a, size_t *bytes) {
+    gy_buf b = {0};
+    gy_buf_need(&b, 1);
+    for (int i = 0; i < a->words; i++) {
+        if (i) gy_buf_c(&b, ' ');
+        gy_buf_puts(&b, a->word[i]);
+    }
+    return gy_buf_take(&b, bytes);
 }
 
 const char *cli_model_name(cli_args *a) {
@@ -109,7 +129,9 @@ gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int 
     gy_err err = {0};
     gy_engine *e = NULL;
     char kv[64];
-    if (a->threads && (o->threads = atoi(a->threads)) < 1)
+    char *end = NULL;
+    if (a->threads) o->threads = (int)strtol(a->threads, &end, 10);
+    if (a->threads && (*end || o->threads < 1))
         return *code = cli_usage(a, "--threads %s: expected 1 or more", a->threads), NULL;
     if (a->context) o->context = a->context;
     if (a->chunk) o->chunk = a->chunk;
@@ -127,7 +149,11 @@ gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int 
         o->arith = GY_ARITH_FAST;
     else if (a->arith)
         return *code = cli_usage(a, "--arith %s: expected exact or fast", a->arith), NULL;
-    if (gy_engine_new(m, o, &e, &err)) *code = cli_fail(a, &err);
+    gy_rc rc = gy_engine_new(m, o, &e, &err);
+    /* A codec that gyre does not have is a wrong flag, not a wrong model. */
+    bool flag = o->kv && rc == GY_EUNSUPPORTED && !strncmp(err.msg, "kv:", 3);
+    if (rc) *code = cli_fail(a, &err);
+    if (flag) *code = EXIT_USAGE;
     return e;
 }
 
@@ -135,17 +161,18 @@ char *cli_read(const char *path, size_t *bytes, gy_err *err) {
     bool in = !path || !strcmp(path, "-");
     FILE *f = in ? stdin : fopen(path, "rb");
     gy_buf b = {.max = (size_t)1 << 30};
-    if (!f) return gy_fail(err, GY_ENOTFOUND, "%s: %s", path, strerror(errno)), NULL;
+    if (!f) return gy_fail(err, GY_EIO, "%s: %s", path, strerror(errno)), NULL;
     for (size_t n = 1; n;) {
         if (!gy_buf_need(&b, 65536)) break;
         n = fread(b.p + b.n, 1, 65536, f);
         b.n += n;
     }
     bool bad = ferror(f);
+    if (bad) gy_fail(err, GY_EIO, "%s: %s", in ? "stdin" : path, strerror(errno));
     if (!in) fclose(f);
-    if (bad) gy_fail(err, GY_EIO, "%s: read failed", in ? "stdin" : path);
     char *p = bad ? NULL : gy_buf_take(&b, bytes);
-    if (!p) gy_fail(err, GY_ENOMEM, "%s: larger than 1 GiB, or out of memory", in ? "stdin" : path);
+    if (!p && !bad)
+        gy_fail(err, GY_ENOMEM, "%s: larger than 1 GiB, or out of memory", in ? "stdin" : path);
     gy_buf_free(&b);
     return p;
 }
@@ -171,8 +198,22 @@ int32_t *cli_ids(const char *list, int *n, gy_err *err) {
     return ids;
 }
 
+static int put_errno; /* why stdout takes no more; 0 while it does */
+
 bool cli_put(const char *s, size_t n) {
-    return fwrite(s, 1, n, stdout) == n && fflush(stdout) == 0;
+    if (put_errno) return false;
+    errno = 0;
+    if (fwrite(s, 1, n, stdout) == n && fflush(stdout) == 0) return true;
+    put_errno = errno ? errno : EIO;
+    return false;
+}
+
+int cli_put_end(const cli_args *a, int code) {
+    errno = 0;
+    if (!put_errno && (fflush(stdout) || ferror(stdout))) put_errno = errno ? errno : EIO;
+    if (!put_errno || put_errno == EPIPE) return code;
+    fprintf(stderr, "gyre %s: stdout: %s\n", a->command_name, strerror(put_errno));
+    return code ? code : EXIT_FAIL;
 }
 
 /* ---- Progress ---- */

@@ -14,6 +14,11 @@
 int cli_fail(const cli_args *a, const gy_err *err);
 int cli_usage(const cli_args *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* EXIT_OK, or EXIT_USAGE after a message when more than `most` words are left. */
+int cli_words(const cli_args *a, int most);
+/* The words with spaces between; gy_alloc'd, NULL when memory is out. */
+char *cli_join(const cli_args *a, size_t *bytes);
+
 /* The model's name on the command line: --model or the first word, which is then taken from
  * a->word. NULL after a message. */
 const char *cli_model_name(cli_args *a);
@@ -28,9 +33,11 @@ char *cli_read(const char *path, size_t *bytes, gy_err *err);
 /* "1,2,3" -> ids; NULL after filling err. */
 int32_t *cli_ids(const char *list, int *n, gy_err *err);
 
-/* Writes and flushes; false when stdout has gone (EPIPE): the command then ends quietly with exit
- * 0. */
+/* Writes and flushes; false when stdout takes no more: the command then ends. */
 bool cli_put(const char *s, size_t n);
+/* Flushes at the end of a command. A reader that went away (EPIPE) is no failure; a full disk is.
+ */
+int cli_put_end(const cli_args *a, int code);
 
 /* A progress line on a TTY, at most 10 a second; else a line per 5 s. Use as a gy_progress_fn with
  * arg = a cli_bar. */
@@ -71,5 +78,8 @@ int cmd_detokenize(cli_args *a);
 int cmd_render(cli_args *a);
 int cmd_logits(cli_args *a);
 int cmd_convert(cli_args *a);
+int cmd_rm(cli_args *a);
+int cmd_gc(cli_args *a);
+int cmd_devices(cli_args *a);
 
 #endif

@@ -7,13 +7,22 @@ static const struct {
     int bit;
     int (*run)(cli_args *);
 } table[] = {
-    {CMD_RUN, cmd_run},           {CMD_GENERATE, cmd_generate},
-    {CMD_GET, cmd_get},           {CMD_LS, cmd_ls},
-    {CMD_INSPECT, cmd_inspect},   {CMD_EXPLAIN, cmd_explain},
-    {CMD_BENCH, cmd_bench},       {CMD_PPL, cmd_perplexity},
-    {CMD_TOKENIZE, cmd_tokenize}, {CMD_DETOKENIZE, cmd_detokenize},
-    {CMD_RENDER, cmd_render},     {CMD_LOGITS, cmd_logits},
+    {CMD_RUN, cmd_run},
+    {CMD_GENERATE, cmd_generate},
+    {CMD_GET, cmd_get},
+    {CMD_LS, cmd_ls},
+    {CMD_INSPECT, cmd_inspect},
+    {CMD_EXPLAIN, cmd_explain},
+    {CMD_BENCH, cmd_bench},
+    {CMD_PPL, cmd_perplexity},
+    {CMD_TOKENIZE, cmd_tokenize},
+    {CMD_DETOKENIZE, cmd_detokenize},
+    {CMD_RENDER, cmd_render},
+    {CMD_LOGITS, cmd_logits},
     {CMD_CONVERT, cmd_convert},
+    {CMD_RM, cmd_rm},
+    {CMD_GC, cmd_gc},
+    {CMD_DEVICES, cmd_devices},
 };
 
 static int completion(const cli_args *a) {
@@ -36,10 +45,10 @@ int main(int argc, char **argv) {
     }
     int rc = cli_args_parse(&a, argc, argv);
     if (rc) return rc;
-    if (a.help) return cli_args_help(stdout, a.command, false), EXIT_OK;
+    if (a.help) return cli_args_help(stdout, a.command, false), cli_put_end(&a, EXIT_OK);
     cli_signals(NULL);
-    if (a.command == CMD_COMPLETION) return completion(&a);
+    if (a.command == CMD_COMPLETION) return cli_put_end(&a, completion(&a));
     for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (table[i].bit == a.command) return table[i].run(&a);
+        if (table[i].bit == a.command) return cli_put_end(&a, table[i].run(&a));
     return EXIT_FAIL;
 }

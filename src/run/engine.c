@@ -171,7 +171,7 @@ gy_rc gy_seq_new(gy_engine *e, gy_seq **seq, gy_err *err) {
 }
 
 void gy_seq_free(gy_engine *e, gy_seq *seq) {
-    gy_kv_seq_free(e->kv, seq);
+    if (seq) gy_kv_seq_free(e->kv, seq); /* with a NULL sequence the engine may be NULL too */
 }
 
 gy_rc gy_seq_fork(gy_engine *e, const gy_seq *from, gy_seq **seq, gy_err *err) {
