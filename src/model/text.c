@@ -189,8 +189,8 @@ static gy_rc open_chat(gy_model *m, templates *t, const char *replacement, gy_er
     if (replacement) t->o.source = replacement, t->o.n_named = 0;
     t->o.name = t->name, t->o.named = t->source;
     gy_rc rc = gy_chat_new(&t->o, &m->chat, err);
-    if (rc) gy_fail_in(err, "chat template");
-    return rc;
+    /* The checkpoint's own is judged when it is used; what the caller brings is an argument. */
+    return rc || !replacement ? rc : gy_chat_check(m->chat, err);
 }
 
 /* ---- End ids: generation_config, else config, and the tokenizer's, and those that the template
@@ -252,7 +252,7 @@ gy_rc gy_model_open_text(gy_model *m, const gy_model_options *options, gy_err *e
     gy_rc rc = GY_OK;
     if (!options->no_tokenizer)
         rc = m->is_gguf ? open_gguf_tokenizer(m, err) : open_json_tokenizer(m, err);
-    if (!rc && m->tok) rc = open_chat(m, &t, options->chat_template, err);
+    if (!rc && !options->no_tokenizer) rc = open_chat(m, &t, options->chat_template, err);
     return rc ? rc : collect_eos(m, &t, err);
 }
 
@@ -307,8 +307,9 @@ gy_rc gy_render(const gy_model *m, const char *body, size_t bytes, char **text, 
                 gy_err *err) {
     gy_json_doc doc = {0};
     gy_buf b = {0};
-    gy_rc rc = need_tok(m, err);
-    if (!rc && !gy_chat_has_template(m->chat))
+    gy_rc rc = GY_OK;
+    if (err) *err = (gy_err){0};
+    if (!gy_chat_has_template(m->chat)) /* a template renders without a tokenizer */
         rc = gy_fail(err, GY_ENOTFOUND, "%s has no chat template", m->path);
     if (!rc && (rc = gy_json_parse(&doc, body, bytes, err))) gy_fail_in(err, "chat request");
     if (!rc) rc = gy_chat_render(m->chat, doc.root, &b, err);

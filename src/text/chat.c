@@ -9,7 +9,7 @@
  * the message. */
 static const char marker[] = "GYRE-CONTINUES-HERE-4c1f ";
 
-static bool add_template(gy_chat *chat, const char *name, const char *source, gy_rc *rc,
+static void add_template(gy_chat *chat, const char *name, const char *source, gy_rc *rc,
                          gy_err *err) {
     const char *known = gy_chat_builtin(source);
     gy_chat_template *t = &chat->t[chat->n];
@@ -17,11 +17,11 @@ static bool add_template(gy_chat *chat, const char *name, const char *source, gy
     t->name = gy_strdup(name), t->source = gy_strdup(source);
     if (!t->name || !t->source)
         *rc = gy_fail(err, GY_ENOMEM, "chat template: out of memory");
-    else
-        *rc = gy_tmpl_parse(source, strlen(source), &t->tmpl, err);
+    else if (gy_tmpl_parse(source, strlen(source), &t->tmpl, &t->why))
+        gy_fail_in(&t->why, "chat template %s", name);
+    /* A model serves raw text without its template, so a broken one fails only who asks for it. */
+    if (t->why.rc == GY_ENOMEM) *rc = gy_fail(err, GY_ENOMEM, "%s", t->why.msg);
     chat->n++;
-    if (*rc) gy_fail_in(err, "chat template %s", name);
-    return !*rc;
 }
 
 static bool copy_token(char **to, const char *from) {
@@ -41,7 +41,8 @@ gy_rc gy_chat_new(const gy_chat_options *o, gy_chat **out, gy_err *err) {
             continue; /* the single template wins over the list's */
         add_template(chat, o->name[i], o->named[i], &rc, err);
     }
-    for (int i = 0; i < (rc ? 0 : chat->n); i++) gy_chat_probe(&chat->t[i], chat);
+    for (int i = 0; i < (rc ? 0 : chat->n); i++)
+        if (chat->t[i].tmpl) gy_chat_probe(&chat->t[i], chat);
     if (rc)
         gy_chat_free(chat);
     else
@@ -73,6 +74,16 @@ static const gy_chat_template *choose(const gy_chat *chat, bool tools) {
 
 bool gy_chat_has_template(const gy_chat *chat) {
     return chat && choose(chat, true) != NULL;
+}
+
+static gy_rc check(const gy_chat_template *t, gy_err *err) {
+    return t->tmpl ? GY_OK : gy_fail(err, t->why.rc, "%s", t->why.msg);
+}
+
+gy_rc gy_chat_check(const gy_chat *chat, gy_err *err) {
+    gy_rc rc = GY_OK;
+    for (int i = 0; i < chat->n && !rc; i++) rc = check(&chat->t[i], err);
+    return rc;
 }
 
 gy_chat_caps gy_chat_capabilities(const gy_chat *chat, bool with_tools) {
@@ -299,6 +310,7 @@ gy_rc gy_chat_render(const gy_chat *chat, const gy_json *body, gy_buf *out, gy_e
         return gy_fail(
             err, GY_ENOTFOUND,
             "no_chat_template: the model has no chat template; name one with --chat-template");
-    gy_rc rc = read_flags(&r, err);
+    gy_rc rc = check(r.t, err);
+    if (!rc) rc = read_flags(&r, err);
     return rc ? rc : render(&r, out, err);
 }

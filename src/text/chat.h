@@ -11,7 +11,8 @@
 
 typedef struct {
     char *name, *source;
-    gy_tmpl *tmpl;
+    gy_tmpl *tmpl; /* NULL when the source does not parse */
+    gy_err why;    /* what is wrong with it then */
     gy_chat_caps caps;
 } gy_chat_template;
 

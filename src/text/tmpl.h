@@ -34,8 +34,10 @@ typedef struct {
     const char *const *name, *const *named; /* [n_named] "tool_use" and its source */
     const char *bos, *eos, *unk, *pad;      /* special tokens' text, or NULL */
 } gy_chat_options;
+/* A template that does not parse is kept with its error, which rendering with it gives. */
 gy_rc gy_chat_new(const gy_chat_options *options, gy_chat **chat, gy_err *err);
 void gy_chat_free(gy_chat *chat);
+gy_rc gy_chat_check(const gy_chat *chat, gy_err *err); /* the first such error */
 bool gy_chat_has_template(const gy_chat *chat);
 /* Without a template: GY_ENOTFOUND, and the message begins with "no_chat_template". A template's
  * raise_exception: GY_EARG with its text; other wrong fields of body: GY_EARG with the field's

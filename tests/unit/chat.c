@@ -492,9 +492,22 @@ static void test_several(void **state) {
     assert_int_equal(ask(chat, "{\"messages\":[]}", &out, &err), GY_ENOTFOUND);
     assert_non_null(strstr(err.msg, "no_chat_template"));
     gy_chat_free(chat);
-    o.source = "a\n{% if %}", err = (gy_err){0};
-    assert_int_equal(gy_chat_new(&o, &chat, &err), GY_EFORMAT);
-    assert_non_null(strstr(err.msg, "line 2"));
+    /* One that does not parse fails whoever asks for it, and nobody else. */
+    const char *broken[] = {"tool_use"}, *source[] = {"a\n{% if %}"};
+    o = (gy_chat_options){.source = "D", .n_named = 1, .name = broken, .named = source};
+    err = (gy_err){0};
+    assert_ok(gy_chat_new(&o, &chat, &err), err);
+    assert_true(gy_chat_has_template(chat));
+    assert_ok(ask(chat, "{\"messages\":[]}", &out, &err), err);
+    for (int i = 0; i < 2; i++) {
+        err = (gy_err){0};
+        gy_rc rc = i ? gy_chat_check(chat, &err)
+                     : ask(chat, "{\"messages\":[],\"tools\":[1]}", &out, &err);
+        assert_int_equal(rc, GY_EFORMAT);
+        assert_non_null(strstr(err.msg, "tool_use"));
+        assert_non_null(strstr(err.msg, "line 2"));
+    }
+    gy_chat_free(chat);
     gy_buf_free(&out);
 }
 
