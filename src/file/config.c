@@ -28,7 +28,9 @@ static gy_rc read_json(gy_json_doc *doc, const char *dir, const char *file, bool
     char path[MAX_PATH], *text;
     size_t n;
     gy_rc rc = join(path, dir, file, err);
-    if (rc || (!required && absent(path))) return rc;
+    if (rc) return rc;
+    if (absent(path))
+        return required ? gy_fail(err, GY_ENOTFOUND, "%s: no such file", path) : GY_OK;
     rc = gy_file_read(path, MAX_JSON, &text, &n, err);
     if (rc) return rc;
     rc = gy_json_parse(doc, text, n, err);
@@ -164,10 +166,11 @@ static gy_rc read_templates(gy_config *c, const char *dir, gy_err *err) {
 
 /* ---- the directory ---- */
 
-gy_rc gy_config_open(gy_config *c, const char *dir, gy_err *err) {
+gy_rc gy_config_open(gy_config *c, const char *dir, bool text_only, gy_err *err) {
     *c = (gy_config){0};
-    gy_rc rc = read_json(&c->config, dir, "config.json", true, err);
-    if (!rc && (rc = gy_config_check(c->config.root, err))) gy_fail_in(err, "%s/config.json", dir);
+    gy_rc rc = read_json(&c->config, dir, "config.json", !text_only, err);
+    if (!rc && !text_only && (rc = gy_config_check(c->config.root, err)))
+        gy_fail_in(err, "%s/config.json", dir);
     if (!rc) rc = read_json(&c->generation, dir, "generation_config.json", false, err);
     if (!rc) rc = read_json(&c->tokenizer, dir, "tokenizer_config.json", false, err);
     if (!rc) rc = read_json(&c->special, dir, "special_tokens_map.json", false, err);

@@ -3,7 +3,8 @@
  * gy_config_open reads config.json (required) and generation_config.json, tokenizer_config.json and
  * the chat templates (optional, absent = NULL). It checks what ../shared/cases/config asks of a
  * config: kinds, ranges and consistency of the fields that every family reads, and the quantization
- * block. Family-specific meaning belongs to model/. Owner: the caller, until gy_config_close. */
+ * block. With text_only config.json may be absent too, and is not checked: it is only asked for end
+ * ids. Family-specific meaning belongs to model/. Owner: the caller, until gy_config_close. */
 #ifndef GY_FILE_CONFIG_H
 #define GY_FILE_CONFIG_H
 
@@ -19,7 +20,7 @@ typedef struct {
     int n_named; /* list form, additional_chat_templates/NAME.jinja */
 } gy_config;
 
-gy_rc gy_config_open(gy_config *c, const char *dir, gy_err *err);
+gy_rc gy_config_open(gy_config *c, const char *dir, bool text_only, gy_err *err);
 void gy_config_close(gy_config *c);
 
 /* The checks alone, for a configuration from elsewhere. Names the field, what was found and what

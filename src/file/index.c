@@ -63,10 +63,10 @@ static int by_tensor(const void *a, const void *b) {
 static gy_rc read_shard(gy_table *table, const char *dir, const char *shard, gy_err *err) {
     char *path = gy_arena_printf(&table->t.arena, "%s/%s", dir, shard);
     if (!path) return gy_fail(err, GY_ENOMEM, "%s: out of memory", dir);
-    gy_rc rc = gy_table_read_safetensors(table, path, err);
-    if (rc == GY_EIO && access(path, F_OK) && err)
-        gy_fail_in(err, "missing shard, the download may be incomplete");
-    return rc;
+    if (access(path, F_OK))
+        return gy_fail(err, GY_ENOTFOUND, "%s: missing shard, the download may be incomplete",
+                       path);
+    return gy_table_read_safetensors(table, path, err);
 }
 
 /* entry is sorted by shard; file i of the table is the i-th different shard. */
@@ -173,7 +173,8 @@ static gy_rc open_unindexed(gy_table *table, const char *dir, gy_err *err) {
         return gy_fail(err, GY_EFORMAT, "%s: shards of different sets and no %s to choose by", dir,
                        index_name);
     if (!set)
-        return gy_fail(err, GY_EIO, "%s: neither model.safetensors nor %s found", dir, index_name);
+        return gy_fail(err, GY_ENOTFOUND, "%s: neither model.safetensors nor %s found", dir,
+                       index_name);
     for (int i = 1; i <= set; i++) {
         char shard[64];
         snprintf(shard, sizeof shard, "model-%05d-of-%05d.safetensors", i, set);

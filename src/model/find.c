@@ -162,7 +162,7 @@ static int add_folder(catalog *c, const char *dir, const char *id, const char *r
     bool tensors = false, config = false;
     for (int i = 0; i < n; i++) {
         tensors |= ends(name[i], ".safetensors") || ends(name[i], ".safetensors.index.json");
-        config |= !strcmp(name[i], "config.json");
+        config |= !strcmp(name[i], "config.json") || !strcmp(name[i], "tokenizer.json");
         if (!ends(name[i], ".gguf")) bytes += size_of(c, dir, name[i]);
     }
     for (int i = 0; i < n; i++) {
@@ -330,8 +330,10 @@ static gy_rc in_folder(catalog *c, const char *dir, const char *id, const char *
     for (int i = 0; i < c->n; i++) {
         const found *f = c->at + i;
         const char *file = strrchr(f->path, '/');
+        /* In the cache a missing part means a download that has not ended. A folder that the user
+         * names is opened as it is: whoever opens it says what it lacks, if that is needed. */
         if (!f->gguf && !quant_bytes)
-            return f->missing ? give_found(f, path, err) : give(dir, path, err);
+            return f->missing && *revision ? give_found(f, path, err) : give(dir, path, err);
         if (!f->gguf || (quant_bytes && !holds(file ? file : f->path, quant, quant_bytes)))
             continue;
         one = f, ggufs++;

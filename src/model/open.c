@@ -11,7 +11,7 @@ static gy_rc open_files(gy_model *m, bool weights, gy_err *err) {
         return gy_fail(err, GY_ENOTFOUND, "%s: no such file or directory", m->path);
     m->is_gguf = !S_ISDIR(st.st_mode);
     if (!m->is_gguf) {
-        gy_rc rc = gy_config_open(&m->config, m->path, err);
+        gy_rc rc = gy_config_open(&m->config, m->path, !weights, err);
         m->cfg = rc ? NULL : m->config.config.root;
         return rc || !weights ? rc : gy_tensors_open_dir(&m->tensors, m->path, err);
     }

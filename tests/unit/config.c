@@ -10,7 +10,7 @@ static void whole_directory(void **state) {
     (void)state;
     gy_config c;
     gy_err err = {0};
-    assert_ok(gy_config_open(&c, data_path("file/checkpoint"), &err), err);
+    assert_ok(gy_config_open(&c, data_path("file/checkpoint"), false, &err), err);
     assert_int_equal(gy_json_i(c.config.root, "hidden_size", 0), 64);
     assert_int_equal(gy_json_get(c.generation.root, "eos_token_id")->n, 2);
     assert_string_equal(gy_json_get(c.tokenizer.root, "model_max_length")->s,
@@ -63,7 +63,7 @@ static int remove_dir(void **state) {
 static void expect(gy_rc expected, const char *word) {
     gy_config c;
     gy_err err = {0};
-    gy_rc rc = gy_config_open(&c, dir, &err);
+    gy_rc rc = gy_config_open(&c, dir, false, &err);
     if (rc != expected)
         fail_msg("%s, %s expected: %s", gy_rc_name(rc), gy_rc_name(expected), err.msg);
     if (rc && !strstr(err.msg, word)) fail_msg("\"%s\" does not name %s", err.msg, word);
@@ -74,7 +74,7 @@ static void expect(gy_rc expected, const char *word) {
 static void expect_template(const char *expected) {
     gy_config c;
     gy_err err = {0};
-    assert_ok(gy_config_open(&c, dir, &err), err);
+    assert_ok(gy_config_open(&c, dir, false, &err), err);
     if (expected)
         assert_string_equal(c.template_default, expected);
     else
@@ -84,7 +84,15 @@ static void expect_template(const char *expected) {
 
 static void optional_and_required(void **state) {
     (void)state;
-    expect(GY_EIO, "config.json");
+    expect(GY_ENOTFOUND, "config.json");
+    gy_config c;
+    gy_err err = {0};
+    assert_ok(gy_config_open(&c, dir, true, &err), err);
+    gy_config_close(&c);
+    put("config.json", "{\"model_type\":\"llama\",\"hidden_size\":-1}");
+    expect(GY_EFORMAT, "hidden_size");
+    assert_ok(gy_config_open(&c, dir, true, &err), err);
+    gy_config_close(&c);
     put("config.json", "{\"model_type\":\"llama\"}");
     expect_template(NULL);
     put("tokenizer_config.json", "{\"chat_template\":null}");

@@ -317,7 +317,7 @@ static void open_models(const char *rel, int *passed, int *total) {
         snprintf(path, sizeof path, "%s/%s", shared_path(rel), f->d_name);
         if (f->d_name[0] == '.' || strchr(f->d_name, '.'))
             continue; /* generators lie beside the folders */
-        gy_rc rc = gy_config_open(&c, path, &err);
+        gy_rc rc = gy_config_open(&c, path, false, &err);
         if (!rc) rc = gy_tensors_open_dir(&t, path, &err);
         for (int i = 0; i < t.n && !rc; i++) {
             gy_config_quant q;

@@ -43,7 +43,7 @@ static gy_rc open_gguf(const char *path, bool *empty, gy_err *err) {
 
 static gy_rc open_config(const char *path, bool *empty, gy_err *err) {
     gy_config c;
-    gy_rc rc = gy_config_open(&c, path, err);
+    gy_rc rc = gy_config_open(&c, path, false, err);
     *empty = !c.config.root && !c.tokenizer.root && !c.template_default && !c.n_named;
     gy_config_close(&c);
     return rc;

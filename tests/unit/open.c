@@ -195,6 +195,7 @@ static void chat(void **state) {
     (void)state;
     static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
     gy_model *m = llama(NULL);
+    gy_model_info i;
     char *out;
     gy_err err;
     assert_ok(render(m, body, &out, &err), err);
@@ -219,6 +220,43 @@ static void chat(void **state) {
     assert_ok(open_changed("tokenizer_config.json", NULL, "{}", &m, &err), err);
     assert_int_equal(render(m, body, &out, &err), GY_ENOTFOUND);
     gy_model_unref(m);
+    /* The checkpoint's own template may be broken: only who renders is told. */
+    err = (gy_err){0};
+    assert_ok(
+        open_changed("tokenizer_config.json", NULL, "{\"chat_template\": \"{% for %}\"}", &m, &err),
+        err);
+    gy_model_get_info(m, &i);
+    assert_true(i.has_template);
+    assert_int_equal(render(m, body, &out, &err), GY_EFORMAT);
+    assert_non_null(strstr(err.msg, "line 1"));
+    gy_model_unref(m);
+    /* A template needs no tokenizer. */
+    err = (gy_err){0};
+    assert_ok(open_changed("tokenizer.json", NULL, NULL, &m, &err), err);
+    assert_ok(render(m, body, &out, &err), err);
+    assert_string_equal(out, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    gy_free(out);
+    gy_model_unref(m);
+}
+
+/* Text needs no config.json, and no family that gyre knows. */
+static void text_alone(void **state) {
+    (void)state;
+    static const char *const config[] = {NULL, "{\"model_type\":\"nonesuch\",\"eos_token_id\":3}"};
+    gy_model_options text = {.no_weights = true};
+    for (int i = 0; i < 2; i++) {
+        gy_model *m = NULL;
+        int32_t *ids;
+        int n;
+        gy_err err = {0};
+        assert_int_equal(open_changed("config.json", NULL, config[i], &m, &err),
+                         i ? GY_EUNSUPPORTED : GY_ENOTFOUND);
+        err = (gy_err){0};
+        assert_ok(gy_model_open(work, &text, &m, &err), err);
+        assert_ok(gy_tokenize(m, "x", 1, 0, &ids, &n, &err), err);
+        gy_free(ids);
+        gy_model_unref(m);
+    }
 }
 
 static void parts(void **state) {
@@ -278,7 +316,8 @@ static void memory_runs_out(void **state) {
         gy_rc rc = gy_model_open(data_path("models/llama"), NULL, &m, &err);
         gy_alloc_fail_at(0);
         if (rc) {
-            if (!err.msg[0]) fail_msg("allocation %ld of %ld: no message", n, total);
+            if (rc != GY_ENOMEM || err.rc != rc || !err.msg[0])
+                fail_msg("allocation %ld of %ld: %s, \"%s\"", n, total, gy_rc_name(rc), err.msg);
             continue;
         }
         fingerprint(m, &got);
@@ -291,10 +330,15 @@ static void memory_runs_out(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(paths),   cmocka_unit_test(info),
-        cmocka_unit_test(end_ids), cmocka_unit_test(vocabulary),
-        cmocka_unit_test(text),    cmocka_unit_test(chat),
-        cmocka_unit_test(parts),   cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(paths),
+        cmocka_unit_test(info),
+        cmocka_unit_test(end_ids),
+        cmocka_unit_test(vocabulary),
+        cmocka_unit_test(text),
+        cmocka_unit_test(chat),
+        cmocka_unit_test(parts),
+        cmocka_unit_test(text_alone),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(tests, make_work, drop_work);
 }
