@@ -84,3 +84,19 @@ gy_rc gy_file_read(const char *path, size_t max, char **text, size_t *bytes, gy_
     gy_buf_free(&b);
     return rc;
 }
+
+gy_rc gy_file_parents(const char *path, gy_err *err) {
+    gy_buf b = {0};
+    gy_buf_puts(&b, path);
+    if (!b.p) return gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
+    for (char *s = *path ? strchr(b.p + 1, '/') : NULL; s; s = strchr(s + 1, '/')) {
+        *s = 0;
+        if (mkdir(b.p, 0777) && errno != EEXIST) {
+            gy_rc rc = gy_fail(err, GY_EIO, "%s: %s", b.p, strerror(errno));
+            return gy_buf_free(&b), rc;
+        }
+        *s = '/';
+    }
+    gy_buf_free(&b);
+    return GY_OK;
+}

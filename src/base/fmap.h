@@ -19,4 +19,7 @@ void gy_fmap_close(gy_fmap *map);
 /* Reads a whole small file into gy_alloc'd, NUL-terminated memory; GY_ELIMIT beyond max bytes. */
 gy_rc gy_file_read(const char *path, size_t max, char **text, size_t *bytes, gy_err *err);
 
+/* Makes the directories that path names before its last slash, where they are not there. */
+gy_rc gy_file_parents(const char *path, gy_err *err);
+
 #endif

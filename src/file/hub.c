@@ -71,21 +71,6 @@ bool gy_hub_snapshot(const char *folder, const char *revision, gy_buf *path) {
     return found;
 }
 
-gy_rc gy_hub_parents(const char *path, gy_err *err) {
-    gy_buf b = {0};
-    gy_buf_puts(&b, path);
-    for (char *s = b.p ? strchr(b.p + 1, '/') : NULL; s; s = strchr(s + 1, '/')) {
-        *s = 0;
-        if (mkdir(b.p, 0777) && errno != EEXIST) {
-            gy_rc rc = gy_fail(err, GY_EIO, "%s: %s", b.p, strerror(errno));
-            return gy_buf_free(&b), rc;
-        }
-        *s = '/';
-    }
-    gy_buf_free(&b);
-    return GY_OK;
-}
-
 /* ---- gy_get ---- */
 
 typedef struct {
@@ -141,7 +126,7 @@ static gy_rc link_blob(const char *link, const char *etag, int depth, gy_err *er
     gy_buf target = {0};
     for (int i = 0; i < depth; i++) gy_buf_puts(&target, "../");
     gy_buf_printf(&target, "../../blobs/%s", etag);
-    gy_rc rc = gy_hub_parents(link, err);
+    gy_rc rc = gy_file_parents(link, err);
     if (!rc) remove(link);
     if (!rc && (!target.p || symlink(target.p, link)))
         rc = gy_fail(err, GY_EIO, "%s: %s", link, strerror(errno));
@@ -155,7 +140,7 @@ static int lock(const get *g, const char *etag) {
     gy_buf path = {0};
     gy_buf_printf(&path, "%s/.locks/%s/%s.lock", g->cache, strrchr(g->folder.p, '/') + 1, etag);
     int fd = -1;
-    if (path.p && !gy_hub_parents(path.p, NULL))
+    if (path.p && !gy_file_parents(path.p, NULL))
         fd = open(path.p, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
     if (fd >= 0) flock(fd, LOCK_EX);
     gy_buf_free(&path);
@@ -174,6 +159,7 @@ static bool intact(const gy_fetch *f, bool rehash) {
 static gy_rc get_file(get *g, const gy_json *sibling, gy_err *err) {
     const char *name = file_name(sibling), *commit = gy_json_s(g->doc.root, "sha", "");
     const gy_json *lfs = gy_json_get(sibling, "lfs");
+    if (gy_json_null(lfs)) lfs = NULL; /* null and absent mean the same */
     const char *sha256 = gy_json_s(lfs, "sha256", NULL),
                *git = lfs ? NULL : gy_json_s(sibling, "blobId", NULL),
                *etag = sha256 ? sha256 : git;
@@ -202,7 +188,7 @@ static gy_rc get_file(get *g, const gy_json *sibling, gy_err *err) {
                   .progress = g->o->progress,
                   .arg = g->o->arg};
     if (!url.p || !blob.p) rc = gy_fail(err, GY_ENOMEM, "%s: out of memory", name);
-    if (!rc) rc = gy_hub_parents(blob.p, err);
+    if (!rc) rc = gy_file_parents(blob.p, err);
     if (!rc && !g->o->local_dir) fd = lock(g, etag);
     if (!rc && !intact(&f, g->o->verify || g->o->local_dir)) rc = gy_fetch_run(&f, err);
     if (fd >= 0) close(fd);
@@ -215,7 +201,7 @@ static gy_rc write_ref(const get *g, const char *commit, gy_err *err) {
     gy_buf path = {0}, part = {0};
     gy_buf_printf(&path, "%s/refs/%s", g->folder.p, g->revision);
     gy_buf_printf(&part, "%s.%d", path.p ? path.p : "", (int)getpid());
-    gy_rc rc = path.p && part.p ? gy_hub_parents(path.p, err)
+    gy_rc rc = path.p && part.p ? gy_file_parents(path.p, err)
                                 : gy_fail(err, GY_ENOMEM, "refs: out of memory");
     FILE *f = rc ? NULL : fopen(part.p, "w");
     if (!rc && (!f || fputs(commit, f) < 0))
@@ -328,7 +314,7 @@ gy_rc gy_get_url(const char *url, const char *file, const char *sha256,
                   .label = slash ? slash + 1 : file,
                   .progress = o->progress,
                   .arg = o->arg};
-    gy_rc rc = gy_hub_parents(file, err);
+    gy_rc rc = gy_file_parents(file, err);
     if (!rc && sha256 && intact(&f, true)) return GY_OK;
     return rc ? rc : gy_fetch_run(&f, err);
 }

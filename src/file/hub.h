@@ -20,8 +20,6 @@ bool gy_hub_folder(const char *cache, const char *repo, size_t repo_bytes, gy_bu
 /* The commit that refs/REVISION names, or the revision itself if such a snapshot exists. path: the
  * snapshot folder. */
 bool gy_hub_snapshot(const char *folder, const char *revision, gy_buf *path);
-/* Makes every folder above the last slash of path. */
-gy_rc gy_hub_parents(const char *path, gy_err *err);
 
 /* ---- Transfers (fetch.c) ---- */
 

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fmap.h"
 #include "base/hash.h"
 #include "text/tok_in.h"
 
@@ -230,9 +231,8 @@ void gy_tok_cache_save(const gy_tok *tok, const char *dir, gy_tok_source source,
     if (strlen(dir) > 3900) return;
     char *image = image_make(tok, source, rest, rest_bytes, &n);
     if (!image) return;
-    if (mkdir(dir, 0777)) { /* it may exist; opening the file tells */
-    }
     path_make(path, sizeof path, dir, source, "");
+    (void)gy_file_parents(path, NULL); /* opening the file tells */
     path_make(temp, sizeof temp, dir, source, ".XXXXXX");
     int fd = mkostemp(temp, O_CLOEXEC);
     if (fd >= 0) {

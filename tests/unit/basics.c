@@ -182,6 +182,26 @@ static void refuses_what_is_no_file(void **state) {
     unlink(fifo);
 }
 
+static void makes_parents(void **state) {
+    (void)state;
+    char root[64], path[128];
+    gy_err err = {0};
+    snprintf(root, sizeof root, "/tmp/gyre-parents-%d", (int)getpid());
+    snprintf(path, sizeof path, "%s/a/b/file", root);
+    for (int i = 0; i < 2; i++) assert_ok(gy_file_parents(path, &err), err);
+    assert_int_equal(access(path, F_OK), -1);
+    char *slash = strrchr(path, '/');
+    *slash = 0;
+    assert_int_equal(rmdir(path), 0);
+    snprintf(path, sizeof path, "%s/a", root);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(root), 0);
+    assert_int_equal(gy_file_parents("/dev/null/x/y", &err), GY_EIO);
+    assert_non_null(strstr(err.msg, "/dev/null"));
+    assert_int_equal(gy_file_parents("", NULL), GY_OK);
+    assert_int_equal(gy_file_parents("name", NULL), GY_OK);
+}
+
 /* ---- hash ---- */
 
 static void sha256_known(void **state) {
@@ -282,6 +302,7 @@ int main(void) {
         cmocka_unit_test(arenas),
         cmocka_unit_test(maps_and_reads),
         cmocka_unit_test(refuses_what_is_no_file),
+        cmocka_unit_test(makes_parents),
         cmocka_unit_test(sha256_known),
         cmocka_unit_test(hash64_spreads),
         cmocka_unit_test(environment),

@@ -574,6 +574,17 @@ static void copy_of(const char *file, uint64_t *seed) {
     rmdir(dir);
 }
 
+/* A fresh account has no ~/.cache yet. */
+static void copy_makes_folders(void **state) {
+    (void)state;
+    char root[] = "/tmp/gyre-tok-XXXXXX", dir[96], part[64];
+    assert_non_null(mkdtemp(root));
+    snprintf(part, sizeof part, "%s/cache", root), snprintf(dir, sizeof dir, "%s/gyre", part);
+    gy_tok_free(tok_open(data_path("text/tok/bytelevel.json"), NULL, dir));
+    unlink(only_file(dir, NULL));
+    assert_true(!rmdir(dir) && !rmdir(part) && !rmdir(root));
+}
+
 static void compiled_copy(void **state) {
     (void)state;
     uint64_t seed = test_seed();
@@ -750,8 +761,9 @@ int main(void) {
         cmocka_unit_test(gguf_t5),         cmocka_unit_test(gguf_deepseek),
         cmocka_unit_test(gguf_llama2),     cmocka_unit_test(gguf_gemma3),
         cmocka_unit_test(gguf_pre_names),  cmocka_unit_test(compiled_copy),
-        cmocka_unit_test(copy_impossible), cmocka_unit_test(long_pieces),
-        cmocka_unit_test(many_threads),    cmocka_unit_test(memory_fails),
+        cmocka_unit_test(copy_impossible), cmocka_unit_test(copy_makes_folders),
+        cmocka_unit_test(long_pieces),     cmocka_unit_test(many_threads),
+        cmocka_unit_test(memory_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
