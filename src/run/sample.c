@@ -402,8 +402,12 @@ gy_rc gy_sample(const gy_sampling *sampling, const float *logits, int n, const i
     gy_rc rc = gy_sampler_new(sampling ? sampling : &greedy, n, n_history > 0 ? n_history : 0, NULL,
                               &s, err);
     if (rc) return rc;
-    gy_sample_in in = {
-        .logits = logits, .n = n, .history = history, .n_history = n_history, .pos = pos};
+    gy_sample_in in = {.logits = logits,
+                       .n = n,
+                       .history = history,
+                       .n_history = n_history,
+                       .n_prompt = n_history > pos ? n_history - pos : 0,
+                       .pos = pos};
     rc = gy_sampler_pick(s, &in, 0, &out, err);
     gy_sampler_free(s);
     if (rc) return rc;

@@ -447,6 +447,13 @@ static void logprobs_before_everything(void **state) {
     assert_ok(gy_sample(NULL, three, 3, NULL, 0, 0, &id, &logprob, &err), err);
     assert_int_equal(id, 1);
     assert_true(fabs(logprob - (3 - log(exp(1) + exp(2) + exp(3)))) < 1e-6);
+    /* Of the history the last pos tokens are the answer's: presence counts those alone. */
+    gy_sampling presence = {.presence_penalty = 10};
+    const int32_t history[2] = {1, 2};
+    for (int pos = 0; pos < 3; pos++) {
+        assert_ok(gy_sample(&presence, three, 3, history, 2, pos, &id, NULL, &err), err);
+        assert_int_equal(id, pos < 2 ? 1 : 0);
+    }
 }
 
 static void refuses(void **state) {
