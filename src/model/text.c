@@ -308,10 +308,13 @@ gy_rc gy_render(const gy_model *m, const char *body, size_t bytes, char **text, 
     gy_json_doc doc = {0};
     gy_buf b = {0};
     gy_rc rc = GY_OK;
+    gy_err why = {0};
     if (err) *err = (gy_err){0};
     if (!gy_chat_has_template(m->chat)) /* a template renders without a tokenizer */
         rc = gy_fail(err, GY_ENOTFOUND, "%s has no chat template", m->path);
-    if (!rc && (rc = gy_json_parse(&doc, body, bytes, err))) gy_fail_in(err, "chat request");
+    /* Not GY_EFORMAT: that is said of files, and of the template. */
+    if (!rc && gy_json_parse(&doc, body, bytes, &why))
+        rc = gy_fail(err, why.rc == GY_EFORMAT ? GY_EARG : why.rc, "chat request: %s", why.msg);
     if (!rc) rc = gy_chat_render(m->chat, doc.root, &b, err);
     gy_json_free(&doc);
     if (rc) return gy_buf_free(&b), rc;

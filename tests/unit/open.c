@@ -201,7 +201,7 @@ static void chat(void **state) {
     assert_ok(render(m, body, &out, &err), err);
     assert_string_equal(out, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
     gy_free(out);
-    assert_int_equal(render(m, "{\"messages\":", &out, &err), GY_EFORMAT);
+    assert_int_equal(render(m, "{\"messages\":", &out, &err), GY_EARG);
     gy_model_unref(m);
     m = llama(&(gy_model_options){.chat_template = "{{ raise_exception('not like this') }}"});
     assert_int_equal(render(m, body, &out, &err), GY_EARG);
