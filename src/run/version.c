@@ -1,6 +1,10 @@
 #include "gyre.h"
 
-const char *gy_version(void) { return GY_VERSION; }
+const char *gy_version(void) {
+    return GY_VERSION;
+}
 
 /* D9: bumped by any commit that changes a bit of any result. */
-int gy_bits(void) { return 1; }
+int gy_bits(void) {
+    return 1;
+}
