@@ -10,7 +10,8 @@ enum { MAX_DIM = 1 << 16, MAX_LAYERS = 1 << 14 };
 /* Head and data are one allocation; data begins PAGE_HEAD bytes in, so that planes stay 64-byte
  * aligned. */
 struct gy_page {
-    int refs;      /* sequences that hold it; 0 while it waits in the free list */
+    int refs;      /* sequences that hold it, and its keeper; 0 while it waits in the free list */
+    bool kept;     /* one of refs is a keeper's */
     gy_page *next; /* free list */
 };
 enum { PAGE_HEAD = 64 };
@@ -19,6 +20,7 @@ typedef struct {
     gy_keep keep;
     size_t page_bytes;  /* of data */
     int held, free;     /* pages taken from the system; of these, waiting in the list */
+    int idle;           /* pages that only a keeper refers to: outside the bound */
     gy_page *free_list; /* [free] */
     bool stored;        /* any layer stores here */
 } group;
@@ -173,12 +175,16 @@ int gy_kv_layer_group(const gy_kv *kv, int layer) {
 
 /* ---- Pages ---- */
 
+static int in_use(const group *g) {
+    return g->held - g->free - g->idle;
+}
+
 /* Puts pages into the free list until it holds n. */
 static gy_rc pool_stock(gy_kv *kv, group *g, int n, gy_err *err) {
+    if (n > kv->max_pages - in_use(g))
+        return gy_fail(err, GY_ELIMIT, "KV memory is full: %lld positions are in use",
+                       (long long)in_use(g) * GY_PAGE);
     while (g->free < n) {
-        if (g->held == kv->max_pages)
-            return gy_fail(err, GY_ELIMIT, "KV memory is full: %lld positions are in use",
-                           (long long)(g->held - g->free) * GY_PAGE);
         gy_page *page = gy_alloc_aligned(PAGE_HEAD + g->page_bytes);
         if (!page) return gy_fail(err, GY_ENOMEM, "out of memory for KV pages");
         page->next = g->free_list, g->free_list = page;
@@ -196,9 +202,18 @@ static gy_page *page_take(group *g) {
 }
 
 static void page_unref(group *g, gy_page *page) {
-    if (!page || --page->refs) return;
+    if (!page) return;
+    if (--page->refs) {
+        g->idle += page->refs == 1 && page->kept;
+        return;
+    }
     page->next = g->free_list, g->free_list = page;
     g->free++;
+}
+
+static void page_ref(group *g, gy_page *page) {
+    g->idle -= page->refs == 1 && page->kept;
+    page->refs++;
 }
 
 static int pages_for(int len) {
@@ -268,7 +283,7 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, 
         if (!kv->group[g].stored) continue;
         for (int i = 0; i < n; i++) {
             gy_page *page = from->group[g].at[i];
-            if (page) page->refs++;
+            if (page) page_ref(&kv->group[g], page);
             seq->group[g].at[i] = page;
         }
         seq->group[g].n = n;
@@ -370,4 +385,111 @@ gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, in
         at += GY_PAGE * step;
     }
     return rows;
+}
+
+/* ---- Pages beside sequences ---- */
+
+int gy_kv_groups(const gy_kv *kv) {
+    return kv->n_groups;
+}
+
+size_t gy_kv_group_bytes(const gy_kv *kv, int group) {
+    return kv->group[group].stored ? kv->group[group].page_bytes : 0;
+}
+
+bool gy_kv_pages_suffice(const gy_kv *kv) {
+    for (int i = 0; i < kv->n_layers; i++)
+        if (kv->spec[i].keep.policy == GY_KEEP_STATE) return false;
+    return true;
+}
+
+bool gy_kv_page_needed(const gy_kv *kv, int group, int len, int i) {
+    gy_keep keep = kv->group[group].keep;
+    if (!kv->group[group].stored || i >= pages_for(len)) return false;
+    if (keep.policy != GY_KEEP_WINDOW) return true;
+    /* The query at len sees len - window + 1 .. len and the kept prefix, and is written beside len
+     * - 1 unless a page begins with it. */
+    if (i == pages_for(len) - 1 && len % GY_PAGE) return true;
+    if (keep.sinks > 0 && i < pages_for(keep.sinks)) return true;
+    return keep.window - 1 >= len || (i + 1) * GY_PAGE > len - keep.window + 1;
+}
+
+gy_rc gy_kv_page_take(gy_kv *kv, int group, gy_page **page, gy_err *err) {
+    gy_rc rc = pool_stock(kv, &kv->group[group], 1, err);
+    if (!rc) *page = page_take(&kv->group[group]);
+    return rc;
+}
+
+void gy_kv_page_unref(gy_kv *kv, int group, gy_page *page) {
+    page_unref(&kv->group[group], page);
+}
+
+void *gy_kv_page_data(gy_page *page) {
+    return page_data(page);
+}
+
+void gy_kv_page_blank(const gy_kv *kv, int group, void *data, int from) {
+    for (int l = 0; l < kv->n_layers; l++) {
+        const place *p = &kv->layer[l];
+        if (p->group != group || p->owner != l) continue;
+        for (int part = 0; part < 2 * kv->spec[l].heads; part++) {
+            int v = part % 2;
+            uint8_t *at = (uint8_t *)data + p->at[v] + p->head_bytes[v] * (size_t)(part / 2);
+            for (int i = 0; i < 3; i++) {
+                size_t step = p->step[v][i];
+                memset(at + (size_t)from * step, 0, (size_t)(GY_PAGE - from) * step);
+                at += GY_PAGE * step;
+            }
+        }
+    }
+}
+
+void gy_kv_page_keep(gy_kv *kv, int group, gy_page *page) {
+    GY_ASSERT(!page->kept);
+    page_ref(&kv->group[group], page);
+    page->kept = true;
+}
+
+void gy_kv_page_unkeep(gy_kv *kv, int group, gy_page *page) {
+    GY_ASSERT(page->kept);
+    kv->group[group].idle -= page->refs == 1;
+    page->kept = false;
+    page_unref(&kv->group[group], page);
+}
+
+bool gy_kv_page_idle(const gy_page *page) {
+    return page->kept && page->refs == 1;
+}
+
+gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
+                      gy_page *const *const at[GY_KV_GROUPS], gy_err *err) {
+    int pages = pages_for(n);
+    GY_ASSERT(seq->len == 0);
+    if (!tok_room(seq, n)) return gy_fail(err, GY_ENOMEM, "out of memory for tokens");
+    for (int g = 0; g < kv->n_groups; g++) {
+        const group *gr = &kv->group[g];
+        int woken = 0;
+        if (!gr->stored) continue;
+        if (!pages_room(&seq->group[g], pages))
+            return gy_fail(err, GY_ENOMEM, "out of memory for a page table");
+        for (int i = 0; i < pages; i++) {
+            GY_ASSERT(at[g][i] || !gy_kv_page_needed(kv, g, n, i));
+            woken += at[g][i] && gy_kv_page_idle(at[g][i]);
+        }
+        if (woken > kv->max_pages - in_use(gr))
+            return gy_fail(err, GY_ELIMIT, "KV memory is full: %lld positions are in use",
+                           (long long)in_use(gr) * GY_PAGE);
+    }
+    for (int g = 0; g < kv->n_groups; g++) {
+        if (!kv->group[g].stored) continue;
+        pages_cut(&kv->group[g], &seq->group[g], 0);
+        for (int i = 0; i < pages; i++) {
+            if (at[g][i]) page_ref(&kv->group[g], at[g][i]);
+            seq->group[g].at[i] = at[g][i];
+        }
+        seq->group[g].n = pages;
+    }
+    if (n) memcpy(seq->tok, tok, (size_t)n * sizeof *tok);
+    seq->len = seq->committed = n;
+    return GY_OK;
 }

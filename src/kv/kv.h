@@ -36,7 +36,8 @@ struct gy_seq {
     gy_pages group[GY_KV_GROUPS];
 };
 
-/* max_positions bounds page memory: so many positions, as whole pages, in each group. Memory is
+/* max_positions bounds page memory: so many positions, as whole pages, in each group of all
+ * sequences. Memory is
  * taken from the system lazily, page by page, and kept for reuse. spec is copied. */
 gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_kv **kv,
                 gy_err *err);
@@ -62,6 +63,30 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 /* The 64 rows of one head of one page of the layer, or of its donor; value: V, else K. */
 gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, int page, int head,
                         bool value);
+
+/* ---- Pages beside sequences: the prefix tree keeps them, page files fill them ---- */
+
+int gy_kv_groups(const gy_kv *kv);
+size_t gy_kv_group_bytes(const gy_kv *kv, int group); /* of one page; 0: nothing is stored */
+/* False when a sequence is more than its pages: recurrent state. */
+bool gy_kv_pages_suffice(const gy_kv *kv);
+/* Whether a sequence of len positions must hold page i of the group to go on. */
+bool gy_kv_page_needed(const gy_kv *kv, int group, int len, int i);
+/* A page with one reference, the caller's. */
+gy_rc gy_kv_page_take(gy_kv *kv, int group, gy_page **page, gy_err *err);
+void gy_kv_page_unref(gy_kv *kv, int group, gy_page *page);
+void *gy_kv_page_data(gy_page *page); /* [gy_kv_group_bytes] */
+/* Zeroes the rows from row `from` on in a copy of a page's bytes. */
+void gy_kv_page_blank(const gy_kv *kv, int group, void *data, int from);
+/* One keeper's reference. While it is the only one the page is idle, and does not count against the
+ * bound. */
+void gy_kv_page_keep(gy_kv *kv, int group, gy_page *page);
+void gy_kv_page_unkeep(gy_kv *kv, int group, gy_page *page);
+bool gy_kv_page_idle(const gy_page *page);
+/* Makes the empty seq one of n committed positions: page i of group g is at[g][i], shared; NULL
+ * where it is not held, which no needed one may be. On failure seq is still empty. */
+gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
+                      gy_page *const *const at[GY_KV_GROUPS], gy_err *err);
 
 /* ---- Batches: a flat list of rows, grouped in spans of one sequence ---- */
 

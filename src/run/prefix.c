@@ -1,0 +1,278 @@
+/* run/prefix - the tree of prefixes. See prefix.h. */
+#include "run/prefix.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef struct node node;
+struct node {
+    gy_digest name;
+    node *parent;        /* NULL: page 0 of its root */
+    node *next;          /* bucket */
+    node *newer, *older; /* use; a parent is never older than its child, so the oldest is a leaf */
+    int index, children;
+    int32_t tok[GY_PAGE];
+    gy_page *page[GY_KV_GROUPS]; /* NULL: not offered yet */
+};
+
+struct gy_prefix {
+    gy_kv *kv;
+    int groups;
+    size_t buckets; /* a power of two */
+    node **bucket;  /* [buckets] */
+    node *newest, *oldest;
+    gy_prefix_stats stats;
+};
+
+enum { BUCKETS = 64 };
+
+gy_rc gy_prefix_new(gy_kv *kv, int64_t budget, gy_prefix **prefix, gy_err *err) {
+    gy_prefix *p = gy_alloc(sizeof *p);
+    if (p) p->bucket = gy_alloc_n(BUCKETS, sizeof *p->bucket);
+    if (!p || !p->bucket)
+        return gy_free(p), gy_fail(err, GY_ENOMEM, "out of memory for the prefix tree");
+    p->kv = kv, p->groups = gy_kv_groups(kv), p->buckets = BUCKETS;
+    p->stats.budget = budget;
+    *prefix = p;
+    return GY_OK;
+}
+
+/* ---- Finding ---- */
+
+static size_t slot_of(const gy_prefix *p, const gy_digest *name) {
+    uint64_t h;
+    memcpy(&h, name, sizeof h); /* a digest is as good as a hash of it */
+    return (size_t)h & (p->buckets - 1);
+}
+
+/* The tokens are compared too: a digest alone never decides whose pages are used. */
+static node *find(const gy_prefix *p, const gy_digest *name, int index, const int32_t *tok) {
+    for (node *x = p->bucket[slot_of(p, name)]; x; x = x->next)
+        if (gy_digest_equal(&x->name, name))
+            return x->index == index && !memcmp(x->tok, tok, sizeof x->tok) ? x : NULL;
+    return NULL;
+}
+
+/* Doubles the buckets; without memory for it chains just grow longer. */
+static void spread(gy_prefix *p) {
+    node **old = p->bucket, **bucket = gy_alloc_n(p->buckets * 2, sizeof *bucket);
+    if (!bucket) return;
+    size_t n = p->buckets;
+    p->bucket = bucket, p->buckets *= 2;
+    for (size_t i = 0; i < n; i++)
+        for (node *x = old[i], *next; x; x = next) {
+            next = x->next;
+            node **at = &bucket[slot_of(p, &x->name)];
+            x->next = *at, *at = x;
+        }
+    gy_free(old);
+}
+
+/* ---- Order of use ---- */
+
+static void unlink_use(gy_prefix *p, node *x) {
+    *(x->newer ? &x->newer->older : &p->newest) = x->older;
+    *(x->older ? &x->older->newer : &p->oldest) = x->newer;
+    x->newer = x->older = NULL;
+}
+
+static void link_newest(gy_prefix *p, node *x) {
+    x->older = p->newest, x->newer = NULL;
+    *(p->newest ? &p->newest->newer : &p->oldest) = x;
+    p->newest = x;
+}
+
+/* From the leaf to the root, which ends newest. */
+static void touch(gy_prefix *p, node *leaf) {
+    for (node *x = leaf; x; x = x->parent) unlink_use(p, x), link_newest(p, x);
+}
+
+/* ---- Leaving ---- */
+
+static int64_t page_bytes(const gy_prefix *p, int g) {
+    return (int64_t)gy_kv_group_bytes(p->kv, g);
+}
+
+static bool used(const gy_prefix *p, const node *x) {
+    for (int g = 0; g < p->groups; g++)
+        if (x->page[g] && !gy_kv_page_idle(x->page[g])) return true;
+    return false;
+}
+
+static void drop(gy_prefix *p, node *x) {
+    node **at = &p->bucket[slot_of(p, &x->name)];
+    while (*at != x) at = &(*at)->next;
+    *at = x->next;
+    unlink_use(p, x);
+    if (x->parent) x->parent->children--;
+    for (int g = 0; g < p->groups; g++)
+        if (x->page[g]) {
+            p->stats.bytes -= page_bytes(p, g);
+            gy_kv_page_unkeep(p->kv, g, x->page[g]);
+        }
+    p->stats.bytes -= (int64_t)sizeof *x;
+    p->stats.nodes--;
+    gy_free(x);
+}
+
+/* Lets leaves go until `more` bytes fit; stays is not to go. False when too much is in use. */
+static bool make_room(gy_prefix *p, int64_t more, const node *stays) {
+    if (more > p->stats.budget) return false;
+    for (node *x = p->oldest, *newer; x && p->stats.bytes > p->stats.budget - more; x = newer) {
+        newer = x->newer;
+        if (x->children || x == stays || used(p, x)) continue;
+        /* Its parent may be the next leaf, and is the next newer one or later. */
+        drop(p, x), p->stats.evicted++;
+    }
+    return p->stats.bytes <= p->stats.budget - more;
+}
+
+void gy_prefix_free(gy_prefix *p) {
+    if (!p) return;
+    while (p->oldest) drop(p, p->oldest);
+    gy_free(p->bucket);
+    gy_free(p);
+}
+
+/* ---- Adopting ---- */
+
+/* Whether the first k pages of the path let a sequence of k pages go on. */
+static bool suffices(const gy_prefix *p, node *const *path, int k) {
+    for (int g = 0; g < p->groups; g++) {
+        if (!gy_kv_group_bytes(p->kv, g)) continue;
+        for (int i = k - 1; i >= 0; i--)
+            if (!path[i]->page[g] && gy_kv_page_needed(p->kv, g, k * GY_PAGE, i)) return false;
+    }
+    return true;
+}
+
+/* The nodes of ids' full pages, as far as they are there; at most `most`. */
+static int walk(const gy_prefix *p, const gy_digest *root, const int32_t *ids, int most,
+                node **path) {
+    gy_digest name = *root;
+    for (int i = 0; i < most; i++) {
+        if (!gy_chain_next(&name, ids + i * GY_PAGE, &name)) return i;
+        path[i] = find(p, &name, i, ids + i * GY_PAGE);
+        if (!path[i]) return i;
+    }
+    return most;
+}
+
+/* Page table of group g for a sequence of k pages: what it needs, and behind a window as much of
+ * the slack as is there without a gap. */
+static void choose(const gy_prefix *p, node *const *path, int k, int g, gy_page **at) {
+    bool gap = false;
+    for (int i = k - 1; i >= 0; i--) {
+        bool needed = gy_kv_page_needed(p->kv, g, k * GY_PAGE, i);
+        bool slack = i && gy_kv_page_needed(p->kv, g, (k - 1) * GY_PAGE, i);
+        gap |= !needed && !path[i]->page[g];
+        at[i] = needed || (slack && !gap) ? path[i]->page[g] : NULL;
+    }
+}
+
+static bool give(const gy_prefix *p, node *const *path, int k, struct gy_seq *seq,
+                 const int32_t *ids) {
+    gy_page **all = gy_alloc_n((size_t)k * (size_t)p->groups + 1, sizeof *all);
+    gy_page *const *at[GY_KV_GROUPS] = {0};
+    if (!all) return false;
+    for (int g = 0; g < p->groups; g++) {
+        gy_page **mine = all + (size_t)g * (size_t)k;
+        if (gy_kv_group_bytes(p->kv, g)) choose(p, path, k, g, mine);
+        at[g] = mine;
+    }
+    gy_rc rc = gy_kv_seq_adopt(p->kv, seq, ids, k * GY_PAGE, at, NULL);
+    gy_free(all);
+    return rc == GY_OK;
+}
+
+int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, const int32_t *ids,
+                    int n) {
+    int most = n > 0 ? (n - 1) / GY_PAGE : 0, k = 0;
+    if (seq->len || !most) return 0;
+    node **path = gy_alloc_n((size_t)most, sizeof *path);
+    if (path) {
+        k = walk(p, root, ids, most, path);
+        while (k && !suffices(p, path, k)) k--;
+        if (k && !give(p, path, k, seq, ids)) k = 0;
+        if (k) touch(p, path[k - 1]);
+    }
+    gy_free(path);
+    p->stats.hits += k > 0, p->stats.misses += k == 0;
+    p->stats.hit_tokens += (uint64_t)k * GY_PAGE;
+    return k * GY_PAGE;
+}
+
+/* ---- Offering ---- */
+
+static node *add(gy_prefix *p, const gy_digest *name, node *parent, int index, const int32_t *tok) {
+    if (!make_room(p, (int64_t)sizeof(node), parent)) return NULL;
+    node *x = gy_alloc(sizeof *x);
+    if (!x) return NULL;
+    if ((size_t)p->stats.nodes >= p->buckets) spread(p);
+    x->name = *name, x->parent = parent, x->index = index;
+    memcpy(x->tok, tok, sizeof x->tok);
+    node **at = &p->bucket[slot_of(p, name)];
+    x->next = *at, *at = x;
+    link_newest(p, x);
+    if (parent) parent->children++;
+    p->stats.nodes++, p->stats.bytes += (int64_t)sizeof *x;
+    return x;
+}
+
+/* Keeps what seq has of page x->index; false when the budget does not allow it. */
+static bool keep_pages(gy_prefix *p, node *x, const struct gy_seq *seq) {
+    for (int g = 0; g < p->groups; g++) {
+        gy_page *page = x->index < seq->group[g].n ? seq->group[g].at[x->index] : NULL;
+        if (!page || x->page[g]) continue;
+        if (!make_room(p, page_bytes(p, g), x)) return false;
+        gy_kv_page_keep(p->kv, g, page);
+        x->page[g] = page;
+        p->stats.bytes += page_bytes(p, g);
+    }
+    return true;
+}
+
+void gy_prefix_offer(gy_prefix *p, const gy_digest *root, const struct gy_seq *seq) {
+    gy_digest name = *root;
+    node *last = NULL;
+    if (!gy_kv_pages_suffice(p->kv)) return;
+    for (int i = 0; i < seq->committed / GY_PAGE; i++) {
+        const int32_t *tok = seq->tok + i * GY_PAGE;
+        if (!gy_chain_next(&name, tok, &name)) break;
+        node *x = find(p, &name, i, tok);
+        if (!x) x = add(p, &name, last, i, tok);
+        if (!x) break;
+        last = x;
+        if (!keep_pages(p, x, seq)) break;
+    }
+    touch(p, last);
+}
+
+/* ---- Reports ---- */
+
+void gy_prefix_get_stats(const gy_prefix *p, gy_prefix_stats *stats) {
+    *stats = p->stats;
+}
+
+void gy_prefix_check(const gy_prefix *p) {
+    int64_t bytes = 0;
+    int nodes = 0, children = 0, linked = 0, with_parent = 0;
+    for (size_t b = 0; b < p->buckets; b++)
+        for (const node *x = p->bucket[b]; x; x = x->next) {
+            GY_ASSERT(slot_of(p, &x->name) == b);
+            GY_ASSERT(x->parent ? x->index == x->parent->index + 1 : x->index == 0);
+            bytes += (int64_t)sizeof *x;
+            nodes++, children += x->children, with_parent += x->parent != NULL;
+            for (int g = 0; g < p->groups; g++)
+                if (x->page[g]) bytes += page_bytes(p, g);
+        }
+    GY_ASSERT(nodes == p->stats.nodes && bytes == p->stats.bytes && children == with_parent);
+    GY_ASSERT(bytes <= p->stats.budget || !nodes);
+    for (const node *x = p->newest; x; x = x->older, linked++) {
+        GY_ASSERT(x->older ? x->older->newer == x : x == p->oldest);
+        /* A leaf is older than its parents. */
+        for (const node *y = x->older; y && x->index < 4; y = y->older) GY_ASSERT(y != x->parent);
+    }
+    GY_ASSERT(linked == nodes);
+}

@@ -1,0 +1,378 @@
+/* prefix: random operations against a naive model that remembers every page ever offered, in
+ * stores that keep everything, keep windows, or both. What is adopted holds the right bytes; with
+ * room for all it is exactly the longest possible prefix; with little room every count still
+ * agrees, nothing in use is taken away, and all memory comes back. */
+#include "testlib.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "run/prefix.h"
+
+enum { DIM = 8, LEN = 1000, SEQS = 6, RECORDS = 4096, ALPHABET = 3 };
+
+static gy_kvspec layer(gy_keep keep) {
+    gy_cparm f32 = {.kind = GY_CODEC_F32};
+    return (gy_kvspec){
+        .k = f32, .v = f32, .heads = 1, .kdim = DIM, .vdim = DIM, .donor = -1, .keep = keep};
+}
+static const gy_keep keep_all = {.policy = GY_KEEP_ALL};
+static gy_keep window(int w, int sinks) {
+    return (gy_keep){.policy = GY_KEEP_WINDOW, .window = w, .sinks = sinks};
+}
+
+/* Stands for what attention stores at pos: a function of all tokens up to it. */
+static uint64_t content(const int32_t *tok, int pos, int l) {
+    return gy_hash64(tok, ((size_t)pos + 1) * 4, (uint64_t)l + 1);
+}
+
+/* The naive model: which pages of which prefixes were offered. */
+typedef struct {
+    uint64_t prefix; /* hash of the tokens up to the page's end, and of the root */
+    int index;
+    bool has[GY_KV_GROUPS];
+} record;
+
+typedef struct {
+    gy_kv *kv;
+    gy_prefix *prefix;
+    gy_digest root[2];
+    int layers, groups, n;
+    record rec[RECORDS];
+    struct gy_seq *seq[SEQS];
+    int seq_root[SEQS];
+    uint64_t seed;
+} rig;
+
+static uint64_t name_of(const int32_t *tok, int page, int root) {
+    return gy_hash64(tok, (size_t)(page + 1) * GY_PAGE * 4, 77 + (uint64_t)root);
+}
+
+static record *look(rig *r, const int32_t *tok, int page, int root) {
+    uint64_t name = name_of(tok, page, root);
+    for (int i = 0; i < r->n; i++)
+        if (r->rec[i].prefix == name && r->rec[i].index == page) return &r->rec[i];
+    return NULL;
+}
+
+/* kv.md 4.1 from the definition: does the query at len, or the write beside len - 1, need page i?
+ */
+static bool needs(gy_keep keep, int len, int i) {
+    if (keep.policy == GY_KEEP_ALL) return i * GY_PAGE < len;
+    for (int p = i * GY_PAGE; p < (i + 1) * GY_PAGE && p < len; p++)
+        if (len - p < keep.window || p < keep.sinks) return true;
+    return i == len / GY_PAGE && len % GY_PAGE;
+}
+
+static int expected(rig *r, const gy_kvspec *spec, const int32_t *tok, int n, int root) {
+    int best = 0;
+    record *path[LEN / GY_PAGE + 1];
+    for (int k = 1; k * GY_PAGE < n; k++) {
+        path[k - 1] = look(r, tok, k - 1, root);
+        if (!path[k - 1]) break;
+        bool whole = true;
+        for (int l = 0; l < r->layers; l++)
+            for (int i = 0; i < k; i++)
+                whole &= !needs(spec[l].keep, k * GY_PAGE, i) ||
+                         path[i]->has[gy_kv_layer_group(r->kv, l)];
+        if (whole) best = k * GY_PAGE;
+    }
+    return best;
+}
+
+static void feed(rig *r, int s, const int32_t *tok, int n) {
+    gy_err err = {0};
+    struct gy_seq *seq = r->seq[s];
+    int32_t all[LEN];
+    if (seq->len) memcpy(all, seq->tok, (size_t)seq->len * 4);
+    memcpy(all + seq->len, tok, (size_t)n * 4);
+    assert_ok(gy_kv_reserve(r->kv, seq, n, &err), err);
+    for (int p = seq->len; p < seq->len + n; p++)
+        for (int l = 0; l < r->layers; l++)
+            for (int v = 0; v < 2; v++) {
+                gy_rows rows = gy_kv_page_rows(r->kv, seq, l, p / GY_PAGE, 0, v);
+                uint64_t c = content(all, p, 2 * l + v);
+                memcpy((uint8_t *)rows.plane[0] + p % GY_PAGE * rows.step[0], &c, 8);
+            }
+    gy_kv_append(r->kv, seq, tok, n);
+}
+
+/* Every row that a query at len could see is there and right. */
+static void check_rows(rig *r, const gy_kvspec *spec, const struct gy_seq *seq, const char *what) {
+    for (int l = 0; l < r->layers; l++)
+        for (int p = 0; p < seq->len; p++) {
+            gy_keep k = spec[l].keep;
+            if (k.policy == GY_KEEP_WINDOW && seq->len - p >= k.window && p >= k.sinks) continue;
+            for (int v = 0; v < 2; v++) {
+                gy_rows rows = gy_kv_page_rows(r->kv, seq, l, p / GY_PAGE, 0, v);
+                uint64_t c = content(seq->tok, p, 2 * l + v);
+                if (memcmp((uint8_t *)rows.plane[0] + p % GY_PAGE * rows.step[0], &c, 8))
+                    fail_msg("%s: layer %d position %d of %d holds another prefix", what, l, p,
+                             seq->len);
+            }
+        }
+}
+
+/* Tokens from few long random pieces, so that prefixes are shared, part and meet again. */
+static int random_tokens(rig *r, int32_t *tok, int most) {
+    int n = 1 + (int)(test_rand(&r->seed) % (unsigned)most), at = 0;
+    while (at < n) {
+        int piece = (int)(test_rand(&r->seed) % ALPHABET);
+        int len = GY_PAGE / 2 * (1 + (int)(test_rand(&r->seed) % 4));
+        for (int i = 0; i < len && at < n; i++, at++) tok[at] = piece * 1000 + i;
+    }
+    return n;
+}
+
+static void remember(rig *r, const struct gy_seq *seq, int root) {
+    for (int i = 0; i < seq->committed / GY_PAGE; i++) {
+        record *x = look(r, seq->tok, i, root);
+        if (!x) {
+            if (r->n == RECORDS) fail_msg("more records than expected");
+            x = &r->rec[r->n++];
+            *x = (record){.prefix = name_of(seq->tok, i, root), .index = i};
+        }
+        for (int g = 0; g < r->groups; g++) x->has[g] |= seq->group[g].at[i] != NULL;
+    }
+}
+
+static void replace(rig *r, const gy_kvspec *spec, int s, bool exact, int *hits) {
+    int32_t tok[LEN];
+    gy_err err = {0};
+    int n = random_tokens(r, tok, LEN - 200), root = (int)(test_rand(&r->seed) % 8 == 0);
+    gy_kv_seq_free(r->kv, r->seq[s]);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[s], &err), err);
+    int want = expected(r, spec, tok, n, root);
+    int got = gy_prefix_adopt(r->prefix, &r->root[root], r->seq[s], tok, n);
+    if (exact ? got != want : got > want || got % GY_PAGE)
+        fail_msg("%d tokens: %d adopted, expected %s%d", n, got, exact ? "" : "at most ", want);
+    assert_int_equal(r->seq[s]->len, got);
+    assert_int_equal(r->seq[s]->committed, got);
+    assert_memory_equal(r->seq[s]->tok, tok, (size_t)got * 4);
+    check_rows(r, spec, r->seq[s], "adopted");
+    r->seq_root[s] = root, *hits += got > 0;
+    for (int at = got; at < n;) {
+        int take = 1 + (int)(test_rand(&r->seed) % 200);
+        if (take > n - at) take = n - at;
+        feed(r, s, tok + at, take), at += take;
+        if (test_rand(&r->seed) % 3 == 0)
+            gy_prefix_offer(r->prefix, &r->root[root], r->seq[s]), remember(r, r->seq[s], root);
+    }
+}
+
+static void change(rig *r, int s) {
+    int32_t tok[LEN];
+    struct gy_seq *seq = r->seq[s], *fork;
+    gy_err err = {0};
+    switch (test_rand(&r->seed) % 3) {
+    case 0: /* goes on, perhaps back first, onto shared pages */
+        if (test_rand(&r->seed) % 2)
+            (void)gy_kv_trim(r->kv, seq,
+                             seq->len - (int)(test_rand(&r->seed) % 100) % (seq->len + 1), NULL);
+        if (seq->len < LEN - 150) feed(r, s, tok, random_tokens(r, tok, 150));
+        break;
+    case 1:
+        assert_ok(gy_kv_seq_fork(r->kv, seq, &fork, &err), err);
+        gy_kv_seq_free(r->kv, seq);
+        r->seq[s] = fork;
+        break;
+    default:
+        gy_prefix_offer(r->prefix, &r->root[r->seq_root[s]], seq);
+        remember(r, seq, r->seq_root[s]);
+    }
+}
+
+static void run(const char *name, const gy_kvspec *spec, int layers, int64_t budget, bool exact) {
+    rig *r = calloc(1, sizeof *r);
+    gy_err err = {0};
+    int hits = 0, steps = exact ? 150 : 400;
+    assert_non_null(r);
+    r->seed = test_seed(), r->layers = layers;
+    assert_ok(gy_kv_new(spec, layers, (SEQS + 1) * (LEN + GY_PAGE), &r->kv, &err), err);
+    assert_ok(gy_prefix_new(r->kv, budget, &r->prefix, &err), err);
+    r->groups = gy_kv_groups(r->kv);
+    memset(&r->root[1], 1, sizeof r->root[1]);
+    for (int s = 0; s < SEQS; s++) assert_ok(gy_kv_seq_new(r->kv, &r->seq[s], &err), err);
+    for (int i = 0; i < steps; i++) {
+        int s = (int)(test_rand(&r->seed) % SEQS);
+        if (test_rand(&r->seed) % 2)
+            replace(r, spec, s, exact, &hits);
+        else
+            change(r, s);
+        gy_prefix_check(r->prefix);
+        if (i % 10 == 0)
+            for (int k = 0; k < SEQS; k++) check_rows(r, spec, r->seq[k], "later");
+    }
+    gy_prefix_stats st;
+    gy_prefix_get_stats(r->prefix, &st);
+    printf("%s: %d hits, %d nodes, %lld bytes of %lld, %llu evicted, %llu tokens not computed\n",
+           name, hits, st.nodes, (long long)st.bytes, (long long)budget,
+           (unsigned long long)st.evicted, (unsigned long long)st.hit_tokens);
+    assert_true(hits > 10 && st.hits == (uint64_t)hits);
+    assert_true(exact ? !st.evicted : st.evicted > 10);
+    /* Sequences outlive the tree, and then everything is free: the whole bound can be taken. */
+    gy_prefix_free(r->prefix);
+    for (int k = 0; k < SEQS; k++) check_rows(r, spec, r->seq[k], "after the tree");
+    for (int k = 0; k < SEQS; k++) gy_kv_seq_free(r->kv, r->seq[k]);
+    struct gy_seq *big;
+    assert_ok(gy_kv_seq_new(r->kv, &big, &err), err);
+    assert_ok(gy_kv_reserve(r->kv, big, (int)gy_kv_max_positions(r->kv), &err), err);
+    assert_int_equal(gy_kv_reserve(r->kv, big, (int)gy_kv_max_positions(r->kv) + 1, &err),
+                     GY_ELIMIT);
+    gy_kv_seq_free(r->kv, big);
+    gy_kv_free(r->kv);
+    free(r);
+}
+
+static const int64_t all_of_it = (int64_t)1 << 40;
+
+static void test_all(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all), layer(keep_all)};
+    run("all, room for everything", spec, 2, all_of_it, true);
+    run("all, little room", spec, 2, 200000, false);
+}
+
+static void test_window(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all), layer(window(100, 0)), layer(window(16, 0)),
+                        layer(window(64, 70))};
+    run("all and windows, room for everything", spec, 4, all_of_it, true);
+    run("all and windows, little room", spec, 4, 300000, false);
+    gy_kvspec only[] = {layer(window(130, 0)), layer(window(1, 0))};
+    run("windows alone, room for everything", only, 2, all_of_it, true);
+    run("windows alone, little room", only, 2, 100000, false);
+}
+
+/* The pages of the tree are outside the store's bound until they are used, and a prefix that does
+ * not fit is a miss. */
+static void test_bound(void **state) {
+    (void)state;
+    gy_kvspec spec = layer(keep_all);
+    gy_err err = {0};
+    rig *r = calloc(1, sizeof *r);
+    int32_t tok[LEN];
+    gy_prefix_stats st;
+    assert_non_null(r);
+    r->layers = 1;
+    assert_ok(gy_kv_new(&spec, 1, 4 * GY_PAGE, &r->kv, &err), err);
+    assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+    for (int turn = 0; turn < 3; turn++) { /* 3 x 4 pages, though the bound is 4 */
+        for (int i = 0; i < LEN; i++) tok[i] = turn + i;
+        assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+        feed(r, 0, tok, 4 * GY_PAGE);
+        gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+        gy_kv_seq_free(r->kv, r->seq[0]);
+    }
+    gy_prefix_get_stats(r->prefix, &st);
+    assert_int_equal(st.nodes, 12);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[0], r->seq[0], tok, LEN), 4 * GY_PAGE);
+    /* The same pages once more cost nothing. */
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, LEN), 4 * GY_PAGE);
+    assert_int_equal(gy_kv_reserve(r->kv, r->seq[1], 1, &err), GY_ELIMIT);
+    gy_kv_seq_free(r->kv, r->seq[1]);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], (err = (gy_err){0}, &err)), err);
+    for (int i = 0; i < LEN; i++) tok[i] = i;
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, LEN), 0);
+    assert_int_equal(r->seq[1]->len, 0);
+    gy_kv_seq_free(r->kv, r->seq[0]);
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, LEN), 4 * GY_PAGE);
+    check_rows(r, &spec, r->seq[1], "bound");
+    gy_kv_seq_free(r->kv, r->seq[1]);
+    gy_prefix_check(r->prefix);
+    gy_prefix_free(r->prefix);
+    gy_kv_free(r->kv);
+    free(r);
+}
+
+/* The least recently used leaf goes first; a budget too small for one page keeps nothing. */
+static void test_order(void **state) {
+    (void)state;
+    gy_kvspec spec = layer(keep_all);
+    gy_err err = {0};
+    rig *r = calloc(1, sizeof *r);
+    int32_t tok[4][2 * GY_PAGE + 1];
+    gy_prefix_stats st;
+    assert_non_null(r);
+    r->layers = 1;
+    assert_ok(gy_kv_new(&spec, 1, LEN, &r->kv, &err), err);
+    for (int pass = 0; pass < 2; pass++) {
+        int64_t budget = pass ? 1000 : all_of_it;
+        if (!pass) { /* how much three prefixes of two pages take */
+            budget = 3 * 2 * (int64_t)(gy_kv_group_bytes(r->kv, 0) + 512);
+        }
+        assert_ok(gy_prefix_new(r->kv, budget, &r->prefix, &err), err);
+        for (int k = 0; k < 4; k++) {
+            for (int i = 0; i <= 2 * GY_PAGE; i++) tok[k][i] = 1000 * k + i;
+            if (k == 3 && !pass) { /* 0 is used again: 1 is the oldest now */
+                assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+                assert_int_equal(
+                    gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok[0], 2 * GY_PAGE + 1),
+                    2 * GY_PAGE);
+                gy_kv_seq_free(r->kv, r->seq[1]);
+            }
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+            feed(r, 0, tok[k], 2 * GY_PAGE);
+            gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+            gy_kv_seq_free(r->kv, r->seq[0]);
+            gy_prefix_check(r->prefix);
+        }
+        static const int want[4] = {2 * GY_PAGE, 0, 2 * GY_PAGE, 2 * GY_PAGE};
+        for (int k = 0; k < 4; k++) {
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+            int got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[0], tok[k], 2 * GY_PAGE + 1);
+            if (got != (pass ? 0 : want[k])) fail_msg("pass %d prefix %d: %d", pass, k, got);
+            gy_kv_seq_free(r->kv, r->seq[0]);
+        }
+        gy_prefix_get_stats(r->prefix, &st);
+        assert_true(st.bytes <= budget);
+        gy_prefix_free(r->prefix);
+    }
+    gy_kv_free(r->kv);
+    free(r);
+}
+
+/* Any allocation may fail: then less is found or kept, and nothing else changes. */
+static void test_memory(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all), layer(window(50, 0))};
+    gy_err err = {0};
+    int32_t tok[300];
+    for (int i = 0; i < 300; i++) tok[i] = i;
+    for (long n = 1, failures = 1; failures; n++) {
+        rig *r = calloc(1, sizeof *r);
+        assert_non_null(r);
+        r->layers = 2;
+        assert_ok(gy_kv_new(spec, 2, 2000, &r->kv, &err), err);
+        assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+        assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+        feed(r, 0, tok, 300);
+        assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+        long before = gy_alloc_count();
+        gy_alloc_fail_at(n);
+        gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+        int got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, 300);
+        failures = gy_alloc_count() - before >= n;
+        gy_alloc_fail_at(0);
+        gy_prefix_check(r->prefix);
+        check_rows(r, spec, r->seq[1], "after a failed allocation");
+        if (!failures && got != 256) fail_msg("%d adopted, expected 256", got);
+        gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]); /* the failure was single */
+        gy_kv_seq_free(r->kv, r->seq[1]);
+        assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+        got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, 300);
+        if (got != 256) fail_msg("after allocation %ld: %d adopted, expected 256", n, got);
+        gy_kv_seq_free(r->kv, r->seq[0]), gy_kv_seq_free(r->kv, r->seq[1]);
+        gy_prefix_free(r->prefix), gy_kv_free(r->kv);
+        free(r);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all),   cmocka_unit_test(test_window), cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_order), cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
