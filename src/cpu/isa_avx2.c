@@ -8,6 +8,8 @@
 #include "cpu/math.inc"
 #include "cpu/row.inc"
 
+#include "cpu/kvdec.inc"
+
 #include "cpu/attn.inc"
 #include "cpu/linear.inc"
 

@@ -9,6 +9,7 @@
 #ifndef GY_CPU_LANES_H
 #define GY_CPU_LANES_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -116,7 +117,9 @@ static inline v8 v8_trees(const v8 a[8]) { /* lane i: v8_tree(a[i]) */
     v8 t = _mm256_hadd_ps(_mm256_hadd_ps(a[4], a[5]), _mm256_hadd_ps(a[6], a[7]));
     return _mm256_add_ps(_mm256_permute2f128_ps(s, t, 0x20), _mm256_permute2f128_ps(s, t, 0x31));
 }
-static inline void v8_store_f16(void *p, v8 a) {
+static inline void v8_store_f16(void *p, v8 a) { /* a NaN keeps its sign and no payload */
+    v8 nan = _mm256_or_ps(_mm256_and_ps(a, _mm256_set1_ps(-0.0f)), _mm256_set1_ps(NAN));
+    a = _mm256_blendv_ps(a, nan, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
     _mm_storeu_si128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
 static inline void v8_store_bf16(void *p, v8 a) {

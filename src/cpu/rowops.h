@@ -74,9 +74,10 @@ typedef struct {
     void (*scale)(float *y, int n, float a);
     /* y = cap * tanh(a * y / cap); cap 0: a * y. */
     void (*finish)(float *y, int n, float a, float cap);
-    /* Plain codecs only. encode returns how many values were clamped to the largest f16. */
-    int (*encode)(gy_codec_kind kind, const float *x, void *to, int n);
-    void (*decode)(gy_codec_kind kind, const void *from, float *y, int n);
+    /* Codes x[cols] into a row of a page; returns how many values the codec cannot hold. */
+    int (*kv_put)(const gy_rows *m, int row, const float *x);
+    /* Rows [r0, r1) as f32 to x[r][cols], d floats apart, turned where the codec stores them so. */
+    void (*kv_rows)(const gy_rows *m, int r0, int r1, float *x, int d);
     void (*attn)(const gy_attn *a);
     /* Joins what attn left in parts: part[runs][rows * heads][vdim + 2] of runs [run0, run1). */
     void (*attn_join)(const gy_attn *a, const float *part);

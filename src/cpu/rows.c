@@ -138,14 +138,6 @@ static void rope(job *j, int rows) {
 
 /* ---- KVPUT ---- */
 
-static int put_head(const gy_cpu *cpu, const gy_rows *m, int line, const float *x) {
-    if (m->c.kind <= GY_CODEC_BF16)
-        return cpu->isa->row.encode(m->c.kind, x, (uint8_t *)m->plane[0] + line * m->step[0],
-                                    m->cols);
-    gy_codecs[m->c.kind].encode(m, line, x);
-    return 0;
-}
-
 static void kvput_range(void *arg, int r0, int r1, int worker) {
     (void)worker;
     const job *j = arg;
@@ -159,9 +151,9 @@ static void kvput_range(void *arg, int r0, int r1, int worker) {
         const float *k = x + op->u.kvput.kcol, *v = x + op->u.kvput.vcol;
         for (int h = 0; h < spec->heads; h++, k += spec->kdim, v += spec->vdim) {
             gy_rows rows = gy_kv_page_rows(j->cpu->kv, seq, op->layer, pos / GY_PAGE, h, false);
-            clamped += put_head(j->cpu, &rows, pos % GY_PAGE, k);
+            clamped += j->cpu->isa->row.kv_put(&rows, pos % GY_PAGE, k);
             rows = gy_kv_page_rows(j->cpu->kv, seq, op->layer, pos / GY_PAGE, h, true);
-            clamped += put_head(j->cpu, &rows, pos % GY_PAGE, v);
+            clamped += j->cpu->isa->row.kv_put(&rows, pos % GY_PAGE, v);
         }
     }
     if (clamped)
