@@ -6,13 +6,19 @@
 #include "base/mem.h"
 #include "run/engine.h"
 
-static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, gy_err *err) {
+static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, const float *logits,
+                         gy_err *err) {
+    if (n_feeds < 0 || (n_feeds && !feeds))
+        return gy_fail(err, GY_EARG, "step: %d feeds, no array of them", n_feeds);
     for (int f = 0; f < n_feeds; f++) {
         const gy_feed *feed = feeds + f;
         if (!feed->seq) return gy_fail(err, GY_EARG, "feed %d: seq is NULL", f);
         if (feed->n < 0 || feed->first_out < 0 || feed->first_out > feed->n)
             return gy_fail(err, GY_EARG, "feed %d: first_out %d is not in 0..n = %d", f,
                            feed->first_out, feed->n);
+        if (feed->n && !feed->ids) return gy_fail(err, GY_EARG, "feed %d: ids is NULL", f);
+        if (feed->first_out < feed->n && !logits)
+            return gy_fail(err, GY_EARG, "feed %d: logits are wanted, but there is no room", f);
         if (feed->n > e->context - feed->seq->len)
             return gy_fail(err, GY_ELIMIT,
                            "feed %d: %d positions and %d more do not fit the context of %d", f,
@@ -95,7 +101,7 @@ static gy_rc run(gy_engine *e, const gy_batch *b, gy_err *err) {
 
 gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy_err *err) {
     if (err) *err = (gy_err){0};
-    gy_rc rc = check_feeds(e, feeds, n_feeds, err);
+    gy_rc rc = check_feeds(e, feeds, n_feeds, logits, err);
     for (int f = 0, i = 0; !rc && f < n_feeds;) {
         gy_batch b = fill(e, feeds, n_feeds, &f, &i);
         if (!b.rows) break;
@@ -108,7 +114,7 @@ gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy
         for (int o = 0; !rc && o < b.outs; o++)
             for (int t = e->vocab_text; t < e->vocab; t++)
                 logits[(size_t)o * e->vocab + t] = -INFINITY;
-        logits += (size_t)b.outs * e->vocab;
+        if (b.outs) logits += (size_t)b.outs * e->vocab; /* NULL when none is wanted */
     }
     return rc;
 }
