@@ -182,7 +182,9 @@ typedef enum {
 typedef struct {
     int threads; /* 0: one per core that this process may use */
     gy_arith arith;
-    const char *kv;  /* KV codec: "f16" (default), "f32", "bf16"; "K.V" for two, as in "f32.f16" */
+    /* KV codecs: "f16" (default), "f32", "bf16", "q8", "q4.32", "k8v4", "turbo", "turbo-k8v3", "K.V"
+     * for two (README); or a file with one for each layer, named by a path with '/' or ".json". */
+    const char *kv;
     int context;     /* most positions of one sequence; 0: the model's, at most 32768 */
     int sequences;   /* sequences that can be full at once; 0: 1. Sets the KV memory */
     int chunk;       /* most rows of one step; 0: 512 */
@@ -197,7 +199,7 @@ GY_API void gy_engine_free(gy_engine *engine); /* after its sequences */
 typedef struct {
     int threads, context, chunk;
     gy_arith arith;
-    const char *kv;         /* as asked or the default; borrowed */
+    const char *kv; /* codecs, spelled fully ("q8:g64"), or "per-layer"; borrowed */
     int64_t kv_bytes_token; /* bytes one position takes over all layers that keep everything */
     int64_t kv_bytes, scratch_bytes, packed_bytes;
     uint64_t kv_saturated; /* values that did not fit the KV codec and were clamped */

@@ -45,8 +45,11 @@ void gy_model_name_quant(gy_model *m); /* fills quant; info.c */
 /* Tokenizer, template and end ids of a model whose files are open; text.c. */
 gy_rc gy_model_open_text(gy_model *m, const gy_model_options *options, gy_err *err);
 
-/* Compiles the plan for KV codecs k and v. The plan's ops point to the model's weights. Owned by
- * the caller: gy_plan_free. */
+/* Compiles the plan for KV codecs, one pair per layer of desc. The plan's ops point to the model's
+ * weights. Owned by the caller: gy_plan_free. GY_EUNSUPPORTED names the first layer whose heads do
+ * not fit. */
+gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_err *err);
+/* The same codecs k and v in every layer. */
 gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err *err);
 void gy_plan_free(gy_plan *plan);
 /* The plan as text for people, or JSON. */

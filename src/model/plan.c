@@ -8,6 +8,7 @@
  * are. What does nothing is not emitted: absent norms, layers without rotation. */
 #include <limits.h>
 
+#include "codec/kvname.h"
 #include "model/bind.h"
 
 enum { SLOT_X, SLOT_H, SLOT_T, SLOT_QKV, SLOT_MIX, SLOT_WIDE, SLOT_ACT, SLOTS };
@@ -131,18 +132,11 @@ static void compile(builder *b) {
     op->u.logits.a = d->logit_scale, op->u.logits.cap = d->logit_cap;
 }
 
-static gy_rc kv_spec(const gy_layer *l, gy_cparm k, gy_cparm v, gy_kvspec *s, gy_err *err) {
-    char name[32];
-    for (int i = 0; i < 2; i++) {
-        gy_cparm c = i ? v : k;
-        if (c.kind >= GY_CODEC_COUNT || !gy_codecs[c.kind].encode ||
-            !gy_codecs[c.kind].fits(c, l->mix.dim))
-            return gy_fail(err, GY_EUNSUPPORTED,
-                           "KV codec %s does not fit heads of %d values (layer %d)",
-                           gy_cparm_name(c, name), l->mix.dim, l->i);
-    }
-    *s = (gy_kvspec){.k = k,
-                     .v = v,
+static gy_rc kv_spec(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) {
+    gy_rc rc = gy_kv_codec_fits(c.k, c.v, l->mix.dim, l->mix.dim, err);
+    if (rc) return gy_fail_in(err, "kv: layer %d", l->i), rc;
+    *s = (gy_kvspec){.k = c.k,
+                     .v = c.v,
                      .heads = l->mix.kv_heads,
                      .kdim = l->mix.dim,
                      .vdim = l->mix.dim,
@@ -152,7 +146,7 @@ static gy_rc kv_spec(const gy_layer *l, gy_cparm k, gy_cparm v, gy_kvspec *s, gy
     return GY_OK;
 }
 
-gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err *err) {
+gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_err *err) {
     if (!m->bound) return gy_fail(err, GY_EARG, "%s was opened without weights", m->path);
     enum { OPS_LAYER = 17, OPS_OUTSIDE = 4 };
     int layers = m->desc.n_layers;
@@ -165,11 +159,20 @@ gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err 
     b->plan.n_slots = SLOTS, b->plan.slot_cols = b->cols;
     gy_rc rc = b->plan.op && b->plan.kv ? GY_OK : gy_fail(err, GY_ENOMEM, "plan: out of memory");
     for (int i = 0; !rc && i < layers; i++)
-        rc = kv_spec(m->desc.layer + i, k, v, b->plan.kv + i, err);
+        rc = kv_spec(m->desc.layer + i, kv[i], b->plan.kv + i, err);
     if (rc) return gy_plan_free(&b->plan), rc;
     compile(b);
     *plan = &b->plan;
     return GY_OK;
+}
+
+gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err *err) {
+    gy_kvpair *kv = gy_alloc_n((size_t)m->desc.n_layers, sizeof *kv);
+    if (!kv) return gy_fail(err, GY_ENOMEM, "plan: out of memory");
+    for (int i = 0; i < m->desc.n_layers; i++) kv[i] = (gy_kvpair){k, v};
+    gy_rc rc = gy_plan_build_layers(m, kv, plan, err);
+    gy_free(kv);
+    return rc;
 }
 
 void gy_plan_free(gy_plan *plan) {

@@ -87,6 +87,8 @@ enum { GY_PAGE = 64 }; /* positions: unit of storage, of attention blocking and 
 typedef enum { GY_KEEP_ALL, GY_KEEP_WINDOW, GY_KEEP_STATE } gy_keep_policy;
 typedef struct { uint8_t policy; int window, sinks; } gy_keep;
 
+typedef struct { gy_cparm k, v; } gy_kvpair; /* codecs of one layer */
+
 /* What one layer stores per position: heads rows of kdim K values and of vdim V values. donor: the
  * layer that is read instead, or -1. */
 typedef struct { gy_cparm k, v; int heads, kdim, vdim, donor; gy_keep keep; } gy_kvspec;

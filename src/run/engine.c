@@ -1,7 +1,6 @@
 #include "run/engine.h"
 
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/env.h"
@@ -9,30 +8,6 @@
 #include "cpu/cpu.h"
 
 enum { CONTEXT_DEFAULT = 32768, CHUNK_DEFAULT = 512, CHUNK_MAX = 8192, THREADS_MAX = 1024 };
-
-static gy_rc kv_word(const char *s, size_t n, gy_cparm *c, gy_err *err) {
-    static const struct {
-        const char *name;
-        uint8_t kind;
-    } words[] = {{"f16", GY_CODEC_F16}, {"f32", GY_CODEC_F32}, {"bf16", GY_CODEC_BF16}};
-    char q[64];
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strlen(words[i].name) == n && !memcmp(words[i].name, s, n)) {
-            *c = (gy_cparm){.kind = words[i].kind};
-            return GY_OK;
-        }
-    return gy_fail(err, GY_EUNSUPPORTED, "kv: codec '%s' is not known; expected f16, bf16 or f32",
-                   gy_err_quote(q, s, n));
-}
-
-gy_rc gy_engine_kv_parse(const char *text, gy_cparm *k, gy_cparm *v, gy_err *err) {
-    const char *dot = strchr(text, '.');
-    size_t n = dot ? (size_t)(dot - text) : strlen(text);
-    gy_rc rc = kv_word(text, n, k, err);
-    if (rc) return rc;
-    *v = *k;
-    return dot ? kv_word(dot + 1, strlen(dot + 1), v, err) : GY_OK;
-}
 
 static int cores(void) {
     cpu_set_t set;
@@ -72,9 +47,10 @@ static gy_rc take_scratch(gy_engine *e, gy_err *err) {
 }
 
 static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
-    gy_cparm k, v;
-    gy_rc rc = gy_engine_kv_parse(e->kv_name, &k, &v, err);
-    if (!rc) rc = gy_plan_build(e->model, k, v, &e->plan, err);
+    gy_kvpair *kv = NULL;
+    gy_rc rc = gy_kv_choose(o->kv, e->model->desc.n_layers, &kv, e->kv_name, err);
+    if (!rc) rc = gy_plan_build_layers(e->model, kv, &e->plan, err);
+    gy_free(kv);
     if (!rc) {
         int64_t positions = (int64_t)e->context * (o->sequences ? o->sequences : 1);
         rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
@@ -101,7 +77,6 @@ gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine
     e->arith = o.arith != GY_ARITH_DEFAULT ? o.arith
                : gy_model_quantised(model) ? GY_ARITH_FAST
                                            : GY_ARITH_EXACT;
-    snprintf(e->kv_name, sizeof e->kv_name, "%s", o.kv && *o.kv ? o.kv : "f16");
     e->threads = threads_wanted(o.threads);
     e->chunk = o.chunk ? o.chunk : CHUNK_DEFAULT;
     e->context = o.context ? o.context : info.context ? info.context : CONTEXT_DEFAULT;

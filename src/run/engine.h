@@ -10,6 +10,7 @@
 
 #include "kv/kv.h"
 #include "model/model.h"
+#include "run/kvchoice.h"
 
 struct gy_engine {
     gy_model *model;
@@ -17,7 +18,7 @@ struct gy_engine {
     gy_kv *kv;
     gy_be *be;
     gy_arith arith;
-    char kv_name[32];
+    char kv_name[GY_KV_NAME]; /* of the codecs, see kvchoice.h */
     int threads, context, chunk, vocab, vocab_text; /* logits at and beyond vocab_text are -inf */
     _Atomic int cancel;
     gy_trace_fn trace;
@@ -28,8 +29,6 @@ struct gy_engine {
     struct gy_seq **seq;
 };
 
-/* Parses "f16" or "f32.bf16" (K.V). */
-gy_rc gy_engine_kv_parse(const char *text, gy_cparm *k, gy_cparm *v, gy_err *err);
 /* True once per gy_cancel: takes the flag back. */
 bool gy_engine_cancelled(gy_engine *e);
 

@@ -126,6 +126,66 @@ static void check_default(const char *name, const char *dir) {
     golden_close(&g);
 }
 
+/* Coded K and V, on the reference's own ids. An id is the engine's too where the reference was sure
+ * of it by four times the tolerance. */
+static bool check_kv(const char *name, const char *dir, int bits) {
+    golden g;
+    gy_model *m;
+    gy_engine *e;
+    gy_seq *s;
+    gy_err err = {0};
+    gy_model_options o = {.no_tokenizer = true};
+    gy_engine_options eo = {.threads = 1,
+                            .arith = GY_ARITH_EXACT,
+                            .kv = bits == 8 ? "q8.32:f32" : "q4.32:f32",
+                            .context = 256};
+    double off = 0;
+    int sure = 0;
+    if (!golden_open_kv(&g, dir, bits)) return false;
+    int n = g.prompt + g.greedy - 1;
+    float *logits = calloc((size_t)n * (size_t)g.vocab, sizeof *logits);
+    assert_ok(gy_model_open(dir, &o, &m, &err), err);
+    assert_ok(gy_engine_new(m, &eo, &e, &err), err);
+    assert_ok(gy_seq_new(e, &s, &err), err);
+    gy_feed feed = {.seq = s, .ids = g.ids, .n = n, .first_out = 0};
+    assert_ok(gy_step(e, &feed, 1, logits, &err), err);
+    for (int i = 0; i < g.rows; i++)
+        for (int c = 0; c < g.vocab; c++) {
+            double d = logits[(size_t)g.row[i] * (size_t)g.vocab + (size_t)c] -
+                       g.logits[(size_t)i * (size_t)g.vocab + (size_t)c];
+            off = isnan(d) ? INFINITY : fmax(off, fabs(d));
+        }
+    for (int i = 0; i < g.greedy; i++) {
+        if (g.margin[i] <= 4 * g.tolerance) continue;
+        int id = best(logits + (size_t)(g.prompt - 1 + i) * (size_t)g.vocab, g.vocab);
+        sure++;
+        if (id != g.ids[g.prompt + i])
+            fail_msg("%s: kv%d: greedy id %d is %d, expected %d (margin %g)", name, bits, i, id,
+                     g.ids[g.prompt + i], g.margin[i]);
+    }
+    printf("%-18s kv%d: engine - reference %.3g, allowed %.3g, %d of %d ids compared\n", name, bits,
+           off, g.tolerance, sure, g.greedy);
+    if (!(off <= g.tolerance))
+        fail_msg("%s: kv%d: logits differ by %g, allowed %g", name, bits, off, g.tolerance);
+    gy_seq_free(e, s);
+    gy_engine_free(e);
+    gy_model_unref(m);
+    free(logits);
+    golden_close(&g);
+    return true;
+}
+
+static void coded_kv(void **state) {
+    (void)state;
+    int runs = 0;
+    for (const char *const *name = golden_dense; *name; name++) {
+        const char *dir = golden_path(*name);
+        for (int bits = 4; dir && bits <= 8; bits += 4) runs += check_kv(*name, dir, bits);
+    }
+    printf("coded KV: %d runs\n", runs);
+    assert_true(runs > 0);
+}
+
 static void default_arithmetic(void **state) {
     (void)state;
     for (const char *const *name = golden_dense; *name; name++) {
@@ -250,6 +310,6 @@ static void conversations(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_dense_fixture),
                                        cmocka_unit_test(default_arithmetic),
-                                       cmocka_unit_test(conversations)};
+                                       cmocka_unit_test(coded_kv), cmocka_unit_test(conversations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

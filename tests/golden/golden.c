@@ -54,40 +54,66 @@ static void add_rows(golden *g, const gy_tensors *t, const char *name, const int
     g->rows += n;
 }
 
-void golden_open(golden *g, const char *dir) {
-    char path[1200], *text;
+/* run: where ids, margins and noise of the run stand; prefix: of its tensors' names. */
+static void open_run(golden *g, const char *dir, const gy_json *run, const char *prefix) {
+    char path[1200], name[64];
     gy_err err = {0};
     gy_tensors t = {0};
-    size_t bytes;
     int n, *list;
+    snprintf(path, sizeof path, "%s/golden.safetensors", dir);
+    assert_ok(gy_tensors_open_file(&t, path, &err), err);
+    const gy_json *root = g->doc.root;
+    int *prompt = ints(gy_json_get(root, "prompt"), &g->prompt);
+    int *greedy = ints(gy_json_get(run, "greedy"), &g->greedy);
+    g->ids = calloc((size_t)(g->prompt + g->greedy), sizeof *g->ids);
+    for (int i = 0; i < g->prompt; i++) g->ids[i] = prompt[i];
+    for (int i = 0; i < g->greedy; i++) g->ids[g->prompt + i] = greedy[i];
+    list = ints(gy_json_get(root, "positions"), &n);
+    snprintf(name, sizeof name, "%slogits", prefix);
+    add_rows(g, &t, name, list, n);
+    free(list);
+    /* Step s is the distribution that chose greedy[s]: the one after the id before it. */
+    list = ints(gy_json_get(root, "decode_steps"), &n);
+    for (int i = 0; i < n; i++) list[i] += g->prompt - 1;
+    snprintf(name, sizeof name, "%sdecode_logits", prefix);
+    add_rows(g, &t, name, list, n);
+    free(list), free(prompt), free(greedy);
+    g->margin = calloc((size_t)g->greedy, sizeof *g->margin);
+    const gy_json *margin = gy_json_get(run, "margin");
+    assert_true(gy_json_is(margin, GY_JSON_ARR) && (int)margin->n == g->greedy);
+    for (int i = 0; i < g->greedy; i++) assert_true(gy_json_num(margin->item + i, g->margin + i));
+    g->noise = gy_json_f(run, "f32_noise", 0);
+    gy_tensors_close(&t);
+}
+
+static void open_doc(golden *g, const char *dir) {
+    char path[1200], *text;
+    gy_err err = {0};
+    size_t bytes;
     *g = (golden){0};
     snprintf(path, sizeof path, "%s/golden.json", dir);
     assert_ok(gy_file_read(path, 1 << 20, &text, &bytes, &err), err);
     assert_ok(gy_json_parse(&g->doc, text, bytes, &err), err);
     gy_free(text);
-    snprintf(path, sizeof path, "%s/golden.safetensors", dir);
-    assert_ok(gy_tensors_open_file(&t, path, &err), err);
-    const gy_json *root = g->doc.root;
-    int *prompt = ints(gy_json_get(root, "prompt"), &g->prompt);
-    int *greedy = ints(gy_json_get(root, "greedy"), &g->greedy);
-    g->ids = calloc((size_t)(g->prompt + g->greedy), sizeof *g->ids);
-    for (int i = 0; i < g->prompt; i++) g->ids[i] = prompt[i];
-    for (int i = 0; i < g->greedy; i++) g->ids[g->prompt + i] = greedy[i];
-    list = ints(gy_json_get(root, "positions"), &n);
-    add_rows(g, &t, "logits", list, n);
-    free(list);
-    /* Step s is the distribution that chose greedy[s]: the one after the id before it. */
-    list = ints(gy_json_get(root, "decode_steps"), &n);
-    for (int i = 0; i < n; i++) list[i] += g->prompt - 1;
-    add_rows(g, &t, "decode_logits", list, n);
-    free(list), free(prompt), free(greedy);
-    g->margin = calloc((size_t)g->greedy, sizeof *g->margin);
-    const gy_json *margin = gy_json_get(root, "margin");
-    assert_true(gy_json_is(margin, GY_JSON_ARR) && (int)margin->n == g->greedy);
-    for (int i = 0; i < g->greedy; i++) assert_true(gy_json_num(margin->item + i, g->margin + i));
-    g->noise = gy_json_f(root, "f32_noise", 0);
+}
+
+void golden_open(golden *g, const char *dir) {
+    open_doc(g, dir);
+    open_run(g, dir, g->doc.root, "");
     g->tolerance = 20 * g->noise > 5e-4 ? 20 * g->noise : 5e-4;
-    gy_tensors_close(&t);
+}
+
+bool golden_open_kv(golden *g, const char *dir, int bits) {
+    char name[16];
+    open_doc(g, dir);
+    snprintf(name, sizeof name, "kv.%d", bits);
+    const gy_json *run = gy_json_path(g->doc.root, name);
+    if (gy_json_null(run)) return golden_close(g), false;
+    assert_int_equal(gy_json_i(run, "group", 0), 32);
+    snprintf(name, sizeof name, "kv%d.", bits);
+    open_run(g, dir, run, name);
+    g->tolerance = 3 * g->noise > 0.05 ? 3 * g->noise : 0.05;
+    return true;
 }
 
 void golden_close(golden *g) {

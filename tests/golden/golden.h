@@ -19,6 +19,9 @@ typedef struct {
 
 /* Fails the running test when the fixture is not as described. */
 void golden_open(golden *g, const char *dir);
+/* The same of the run whose K and V were coded with affine codes of 8 or 4 bits, groups of 32 and
+ * f32 scales; tolerance is the README's for such runs, max(3 noise, 0.05). False: there is none. */
+bool golden_open_kv(golden *g, const char *dir, int bits);
 void golden_close(golden *g);
 
 /* Every dense fixture; NULL ends. The first GOLDEN_OWN are kept in tests/data/models too. */
