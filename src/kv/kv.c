@@ -41,6 +41,7 @@ struct gy_kv {
     group group[GY_KV_GROUPS];
     int n_groups;
     int max_pages; /* of each group */
+    gy_state_pool *state;
     int64_t token_bytes;
 };
 
@@ -136,6 +137,11 @@ gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_k
             return rc;
         }
     }
+    gy_rc rc = gy_state_pool_new(spec, n_layers, &kv->state, err);
+    if (rc) {
+        gy_kv_free(kv);
+        return rc;
+    }
     for (int g = 0; g < kv->n_groups; g++)
         if (kv->group[g].keep.policy == GY_KEEP_ALL)
             kv->token_bytes += (int64_t)(kv->group[g].page_bytes / GY_PAGE);
@@ -149,6 +155,7 @@ void gy_kv_free(gy_kv *kv) {
         for (gy_page *page = kv->group[g].free_list, *next; page; page = next)
             next = page->next, gy_free(page);
     }
+    gy_state_pool_free(kv->state);
     gy_free(kv->spec);
     gy_free(kv->layer);
     gy_free(kv);
@@ -162,8 +169,12 @@ int64_t gy_kv_token_bytes(const gy_kv *kv) {
     return kv->token_bytes;
 }
 
+gy_state_pool *gy_kv_state(const gy_kv *kv) {
+    return kv->state;
+}
+
 int64_t gy_kv_held_bytes(const gy_kv *kv) {
-    int64_t bytes = 0;
+    int64_t bytes = gy_state_held_bytes(kv->state);
     for (int g = 0; g < kv->n_groups; g++)
         bytes += (int64_t)kv->group[g].held * (int64_t)(kv->group[g].page_bytes + PAGE_HEAD);
     return bytes;
@@ -263,6 +274,7 @@ void gy_kv_seq_free(gy_kv *kv, struct gy_seq *seq) {
         pages_cut(&kv->group[g], &seq->group[g], 0);
         gy_free(seq->group[g].at);
     }
+    gy_state_cut(kv->state, &seq->state, 0);
     gy_free(seq->tok);
     gy_free(seq);
 }
@@ -271,7 +283,8 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, 
     struct gy_seq *seq = NULL;
     gy_rc rc = gy_kv_seq_new(kv, &seq, err);
     if (rc) return rc;
-    bool room = tok_room(seq, from->len);
+    int tokens = from->len + from->replay;
+    bool room = tok_room(seq, tokens);
     int n = pages_for(from->len);
     for (int g = 0; g < kv->n_groups && room; g++)
         if (kv->group[g].stored) room = pages_room(&seq->group[g], n);
@@ -288,8 +301,9 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, 
         }
         seq->group[g].n = n;
     }
-    if (from->len) memcpy(seq->tok, from->tok, (size_t)from->len * sizeof *seq->tok);
-    seq->len = from->len, seq->committed = from->committed;
+    if (tokens) memcpy(seq->tok, from->tok, (size_t)tokens * sizeof *seq->tok);
+    seq->len = from->len, seq->replay = from->replay, seq->committed = from->committed;
+    gy_state_fork(&from->state, &seq->state);
     *out = seq;
     return GY_OK;
 }
@@ -309,6 +323,8 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
         gy_rc rc = pool_stock(kv, &kv->group[g], more, err);
         if (rc) return rc;
     }
+    gy_rc rc = gy_state_reserve(kv->state, &seq->state, seq->len, seq->replay, n, err);
+    if (rc) return rc;
     for (int g = 0; g < kv->n_groups; g++) {
         group *gr = &kv->group[g];
         gy_pages *p = &seq->group[g];
@@ -339,7 +355,9 @@ static void window_drop(group *g, gy_pages *pages, int committed) {
 void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n) {
     GY_ASSERT(n >= 0 && n <= seq->tok_cap - seq->len);
     if (n) memcpy(seq->tok + seq->len, tok, (size_t)n * sizeof *tok);
-    seq->len += n;
+    int again = n < seq->replay ? n : seq->replay; /* of these, tokens that were there before */
+    gy_state_append(kv->state, &seq->state, seq->len + again);
+    seq->len += n, seq->replay -= again;
     seq->committed = seq->len;
     for (int g = 0; g < kv->n_groups; g++) {
         GY_ASSERT(!kv->group[g].stored || seq->group[g].n >= pages_for(seq->len));
@@ -349,8 +367,11 @@ void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n) {
 }
 
 gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
-    if (n < 0 || n > seq->len)
-        return gy_fail(err, GY_EARG, "cannot cut a sequence of %d positions to %d", seq->len, n);
+    int tokens = seq->len + seq->replay, want = n;
+    if (n < 0 || n > tokens)
+        return gy_fail(err, GY_EARG, "cannot cut a sequence of %d positions to %d", tokens, n);
+    if (n > seq->len) n = seq->len; /* of the tokens that wait, fewer */
+    if (kv->state) n = gy_state_back(&seq->state, n);
     for (int g = 0; g < kv->n_groups; g++) {
         const group *gr = &kv->group[g];
         if (!gr->stored || gr->keep.policy != GY_KEEP_WINDOW || n == seq->len) continue;
@@ -364,7 +385,8 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
                                n, gr->keep.window);
     }
     for (int g = 0; g < kv->n_groups; g++) pages_cut(&kv->group[g], &seq->group[g], pages_for(n));
-    seq->len = n;
+    gy_state_cut(kv->state, &seq->state, n);
+    seq->len = n, seq->replay = want - n;
     if (seq->committed > n) seq->committed = n;
     return GY_OK;
 }

@@ -17,6 +17,7 @@
 #ifndef GY_KV_H
 #define GY_KV_H
 
+#include "kv/state.h"
 #include "op/op.h"
 
 typedef struct gy_kv gy_kv;
@@ -31,9 +32,11 @@ typedef struct {
 struct gy_seq {
     int len;       /* positions held */
     int committed; /* rows >= committed may still be withdrawn; <= len */
-    int32_t *tok;  /* [len] */
+    int replay;    /* tokens behind len that must be fed again before others: see gy_kv_trim */
+    int32_t *tok;  /* [len + replay] */
     int tok_cap;
     gy_pages group[GY_KV_GROUPS];
+    gy_state state; /* of STATE layers, at len */
 };
 
 /* max_positions bounds page memory: so many positions, as whole pages, in each group of all
@@ -46,6 +49,7 @@ int64_t gy_kv_max_positions(const gy_kv *kv); /* the bound given, rounded up to 
 int64_t gy_kv_token_bytes(const gy_kv *kv);   /* bytes of one position over all ALL layers */
 int64_t gy_kv_held_bytes(const gy_kv *kv);    /* taken from the system so far */
 int gy_kv_layer_group(const gy_kv *kv, int layer);
+gy_state_pool *gy_kv_state(const gy_kv *kv); /* NULL: no layer keeps state */
 
 gy_rc gy_kv_seq_new(gy_kv *kv, struct gy_seq **seq, gy_err *err);
 void gy_kv_seq_free(gy_kv *kv, struct gy_seq *seq);
@@ -57,7 +61,9 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 /* Appends n tokens whose rows have been put, and commits them; WINDOW groups drop what is out of
  * reach. */
 void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n);
-/* Cuts len to n. GY_ELIMIT when a WINDOW group no longer holds what position n would see. */
+/* Cuts the sequence to n <= len + replay tokens. With STATE layers len goes back to the nearest
+ * mark at or below n, and the tokens tok[len .. n) wait in replay: a step must begin with them.
+ * GY_ELIMIT when a WINDOW group no longer holds what position len would see. */
 gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 
 /* The 64 rows of one head of one page of the layer, or of its donor; value: V, else K. */

@@ -16,7 +16,17 @@
  *   PICK     out rows = in0 rows listed in batch->out
  *   LOGITS   logits = cap(a * (in0 x w0^T [+ bias]))       OUTS
  *
- * ROUTE EXPERTS GATE CLIP CONV SCAN: later families. */
+ *   GATE     SIGMOID: out = in0 * sigmoid(g); NORM_SILU: out = norm(in0) * w0 * silu(g), each head by
+ *            itself, where g = heads of in1 from col on
+ *   CONV     in place on cols [0, cols) of out: silu(sum of taps), over the last taps rows of the
+ *            sequence, each column by itself; the rows before come from the sequence's state
+ *   SCAN     gated delta rule (kv.md 4.7): q | k | v = cols [0..) of in0, b | a = in1; out = the
+ *            read-out of every value head; the matrices of the heads are the sequence's state. in0
+ *            and in1 are used up: unit q and k, beta and decay take their place
+ *   REGROUP  in0 = groups of n parts side by side; out = the groups' first parts, second parts ...,
+ *            each kind at its own column; the columns behind the groups go to `rest`
+ *
+ * ROUTE EXPERTS CLIP: later families. */
 #ifndef GY_OP_H
 #define GY_OP_H
 
@@ -37,7 +47,7 @@ typedef struct {
 typedef enum {
     GY_OP_EMBED, GY_OP_NORM, GY_OP_LINEAR, GY_OP_HEADNORM, GY_OP_ROPE, GY_OP_KVPUT, GY_OP_ATTN,
     GY_OP_ACT, GY_OP_ADD, GY_OP_ROUTE, GY_OP_EXPERTS, GY_OP_GATE, GY_OP_CLIP, GY_OP_CONV,
-    GY_OP_SCAN, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
+    GY_OP_SCAN, GY_OP_REGROUP, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
 } gy_opk;
 extern const char *const gy_op_names[GY_OP_COUNT]; /* "embed" ... */
 
@@ -47,7 +57,8 @@ typedef enum {
     GY_ACT_SILU, GY_ACT_GELU_TANH, GY_ACT_GELU_ERF, GY_ACT_RELU, GY_ACT_RELU2,
     GY_ACT_QUICK_GELU /* x * sigmoid(1.702 x) */
 } gy_act_form;
-extern const char *const gy_norm_names[], *const gy_act_names[];
+typedef enum { GY_GATE_SIGMOID, GY_GATE_NORM_SILU } gy_gate_form;
+extern const char *const gy_norm_names[], *const gy_act_names[], *const gy_gate_names[];
 
 enum { GY_OPF_OUTS = 1, GY_OPF_GLU = 2 }; /* flags; GLU: ACT reads gate | up halves of in0 */
 
@@ -79,6 +90,13 @@ typedef struct {
         struct { uint8_t form; int width; } act;            /* width: cols of out */
         struct { float a; } add;
         struct { float a, cap; } logits;                    /* cap 0: none */
+        struct { uint8_t form; int heads, dim, col; float eps; } gate;
+        struct { int cols, taps; const float *w; } conv;    /* w [taps][cols], oldest tap first */
+        struct { /* dt_bias, rate [v_heads]: decay = e^-(rate * softplus(a + dt_bias)) */
+            int k_heads, v_heads, kdim, vdim;
+            const float *dt_bias, *rate;
+        } scan;
+        struct { int groups, n, width[4], to[4], rest; } regroup; /* rest -1: nothing is behind */
     } u;
 } gy_op;
 
@@ -91,7 +109,14 @@ typedef struct { gy_cparm k, v; } gy_kvpair; /* codecs of one layer */
 
 /* What one layer stores per position: heads rows of kdim K values and of vdim V values. donor: the
  * layer that is read instead, or -1. */
-typedef struct { gy_cparm k, v; int heads, kdim, vdim, donor; gy_keep keep; } gy_kvspec;
+typedef struct {
+    gy_cparm k, v;
+    int heads, kdim, vdim, donor;
+    gy_keep keep;
+    /* STATE, instead of rows: f32 values per sequence, of CONV [taps - 1][cols] (the newest inputs,
+     * oldest first) and of SCAN [v_heads][vdim][kdim]. */
+    int conv, scan;
+} gy_kvspec;
 
 typedef struct {
     gy_op *op;             /* [n_ops] */
