@@ -222,6 +222,8 @@ int cmd_bench(cli_args *a) {
     if (a->n_both && !parse(a, "n-prompt-gen", a->n_both, 0, &p.both)) return EXIT_USAGE;
     if (p.both.n % 2) return cli_usage(a, "--n-prompt-gen %s: expected pairs", a->n_both);
     if (cli_words(a, a->model ? 0 : 1)) return EXIT_USAGE;
+    if (!longest(&p.prompt) && !longest(&p.gen) && !longest(&p.both))
+        return cli_usage(a, "--n-prompt and --n-gen are 0: nothing to measure");
     if (longest(&p.batch) > SEQS) return cli_usage(a, "--batch: at most %d", SEQS);
     gy_model *m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
     if (!m) return code;

@@ -6,6 +6,7 @@ int cmd_ls(cli_args *a) {
     gy_err err = {0};
     char *json = NULL;
     gy_json_doc doc = {0};
+    if (cli_words(a, 0)) return EXIT_USAGE;
     if (gy_model_list(&json, &err)) return cli_fail(a, &err);
     if (a->json) {
         cli_put(json, strlen(json)), cli_put("\n", 1);
@@ -27,7 +28,7 @@ int cmd_ls(cli_args *a) {
 
 static void show_value(const char *name, const gy_json *v) {
     gy_buf b = {0};
-    if (!v || v->kind == GY_JSON_ARR || v->kind == GY_JSON_OBJ) return;
+    if (gy_json_null(v) || v->kind == GY_JSON_ARR || v->kind == GY_JSON_OBJ) return;
     if (v->kind == GY_JSON_STR)
         gy_buf_add(&b, v->s, v->n);
     else

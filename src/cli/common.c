@@ -251,9 +251,10 @@ bool cli_progress(void *arg, const char *what, uint64_t done, uint64_t total) {
     double now = cli_now();
     if (!bar->start) bar->start = now, bar->last = cli_tty(2) ? 0 : now, bar->first = done;
     if (done < bar->first) bar->first = done, bar->start = now;
-    bool tty = cli_tty(2), last = total && done == total;
+    bool tty = cli_tty(2), last = total && done == total && bar->drawn != done;
     bool due = now - bar->last >= (tty ? 0.1 : 5.0) || (last && (tty || bar->shown));
-    if (!bar->quiet && due) bar_line(bar, what, done, total, now), bar->last = now;
+    if (!bar->quiet && due)
+        bar_line(bar, what, done, total, now), bar->last = now, bar->drawn = done;
     return !cli_signal();
 }
 

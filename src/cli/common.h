@@ -46,7 +46,7 @@ typedef struct {
     double start, last;
     const char *unit; /* what is counted, such as "tokens"; NULL: bytes */
     bool shown, quiet;
-    uint64_t first;
+    uint64_t first, drawn;
 } cli_bar;
 bool cli_progress(void *bar, const char *what, uint64_t done, uint64_t total);
 void cli_progress_end(cli_bar *bar);

@@ -34,14 +34,17 @@ static int completion(const cli_args *a) {
 }
 
 int main(int argc, char **argv) {
-    cli_args a;
+    cli_args a = {.command_name = "--help"};
     if (argc < 2) return cli_args_help(stderr, 0, false), EXIT_USAGE;
-    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V"))
-        return printf("gyre %s (cpu %s, bits %d)\n", gy_version(), gy_isa(), gy_bits()), EXIT_OK;
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
+        printf("gyre %s (cpu %s, bits %d)\n", gy_version(), gy_isa(), gy_bits());
+        return cli_put_end(&a, EXIT_OK);
+    }
     bool all = !strcmp(argv[1], "--help-all");
     if (all || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         int command = argc > 2 && !all ? cli_command_find(argv[2]) : 0;
-        return cli_args_help(stdout, command, all), EXIT_OK;
+        cli_args_help(stdout, command, all);
+        return cli_put_end(&a, EXIT_OK);
     }
     int rc = cli_args_parse(&a, argc, argv);
     if (rc) return rc;

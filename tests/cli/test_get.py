@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """gyre get against a local server that speaks the hub's API: layout, digests, resume, ranges, errors."""
+import fcntl
 import hashlib
 import http.server
 import json
 import os
 import pathlib
+import pty
+import select
 import subprocess
 import tempfile
+import termios
 import threading
+import time
 import unittest
 
 GYRE = os.environ["GYRE_BIN"]
@@ -26,6 +31,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
     wrong_bytes = break_after = None
     ranges_honoured = True
     evil_name = None
+    slow = False
     log = []
 
     def log_message(self, *args):
@@ -72,13 +78,20 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
             return
+        while Hub.slow and body:
+            try:
+                self.wfile.write(body[:20000])
+            except OSError:
+                return
+            body = body[20000:]
+            time.sleep(0.02)
         self.wfile.write(body)
 
 
 class GetTest(unittest.TestCase):
     def setUp(self):
         Hub.wrong_bytes = Hub.break_after = Hub.evil_name = None
-        Hub.ranges_honoured, Hub.log = True, []
+        Hub.ranges_honoured, Hub.slow, Hub.log = True, False, []
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
         self.server.handle_error = lambda *args: None
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
@@ -142,6 +155,83 @@ class GetTest(unittest.TestCase):
         done = self.get("org/tiny")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual((self.repo / "snapshots" / COMMIT / "model.safetensors").read_bytes(), BIG)
+
+    def on_terminal(self, interrupt_at=None):
+        """Runs get on a pseudo terminal; returns exit code, what it showed, and whether the settings are as before."""
+        Hub.slow = True
+        master, slave = pty.openpty()
+        before = termios.tcgetattr(slave)
+        env = {**os.environ, "HF_HUB_CACHE": str(self.cache), "HF_ENDPOINT": self.url, "GYRE_HOME": self.dir.name + "/home",
+               "HF_HUB_OFFLINE": "", "HF_TOKEN": "", "TERM": "xterm"}
+        process = subprocess.Popen([GYRE, "get", "org/tiny"], stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        shown, end = b"", time.time() + 60
+        while time.time() < end and (process.poll() is None or select.select([master], [], [], 0.1)[0]):
+            if select.select([master], [], [], 0.1)[0]:
+                shown += os.read(master, 65536)
+                if interrupt_at and interrupt_at in shown:
+                    os.write(master, b"\x03")
+                    interrupt_at = None
+        code, sane = process.wait(1), termios.tcgetattr(slave) == before
+        os.close(master)
+        os.close(slave)
+        return code, shown.decode(), sane
+
+    def test_progress_on_a_terminal(self):
+        start = time.time()
+        code, shown, sane = self.on_terminal()
+        took = time.time() - start
+        self.assertEqual((code, sane), (0, True), shown)
+        lines = shown.split("\r\x1b[K")
+        self.assertGreater(len(lines), 5, "a line that is drawn again")
+        self.assertLessEqual(len(lines), 10 * took + 2 * len(FILES) + 3, "at most ten a second, and the last of a file")
+        self.assertTrue(any("model.safetensors" in line and "MB/s" in line and "left" in line for line in lines), lines)
+        self.assertTrue(lines[-1].rstrip().endswith(COMMIT) and lines[-1].count("\n") == 1, "the line is gone, the path is shown")
+
+    def test_interrupt_keeps_what_came(self):
+        code, shown, sane = self.on_terminal(interrupt_at=b"model.safetensors")
+        self.assertEqual((code, sane), (130, True), shown)
+        part = self.repo / "blobs" / (hashlib.sha256(BIG).hexdigest() + ".incomplete")
+        self.assertGreater(part.stat().st_size, 0)
+        self.assertEqual(BIG[:part.stat().st_size], part.read_bytes())
+        Hub.slow = False
+        self.assertEqual(self.get("org/tiny").returncode, 0)
+        self.assertEqual((self.repo / "snapshots" / COMMIT / "model.safetensors").read_bytes(), BIG)
+
+    def test_plain_progress(self):
+        done = self.get("org/tiny")
+        self.assertNotIn("\r", done.stderr)
+        self.assertNotIn("\x1b", done.stderr + done.stdout)
+
+    def test_rm_and_gc(self):
+        self.assertEqual(self.get("org/tiny").returncode, 0)
+        stray = self.repo / "blobs" / "stray.incomplete"
+        fresh = self.repo / "blobs" / "fresh.incomplete"
+        for path in (stray, fresh):
+            path.write_bytes(b"x" * 1000)
+        for path in (self.repo / "blobs").iterdir():
+            if path != fresh:
+                os.utime(path, (1, 1))
+        env = {**os.environ, "HF_HUB_CACHE": str(self.cache), "GYRE_HOME": self.dir.name + "/home"}
+
+        def run(*args):
+            return subprocess.run([GYRE, *args], capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL, timeout=60)
+        self.assertEqual(run("gc").returncode, 2, "no terminal to ask on")
+        self.assertTrue(stray.exists())
+        done = run("gc", "--yes", "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)["deleted"]), (0, 1), done.stderr)
+        self.assertEqual((stray.exists(), fresh.exists()), (False, True))
+        self.assertEqual((self.repo / "snapshots" / COMMIT / "model.safetensors").read_bytes(), BIG)
+        outside = pathlib.Path(self.dir.name) / "own"
+        outside.mkdir()
+        for name in ("config.json", "model.safetensors"):
+            (outside / name).write_bytes(FILES[name])
+        self.assertEqual(run("rm", str(outside), "--yes").returncode, 2, "a user's own folder is not deleted")
+        self.assertTrue((outside / "config.json").exists())
+        self.assertEqual(run("rm", "org/tiny").returncode, 2)
+        self.assertEqual(run("rm", "org/absent", "--yes").returncode, 3)
+        self.assertEqual(run("rm", "org/tiny", "--yes").returncode, 0)
+        self.assertFalse(self.repo.exists())
 
     def test_wrong_bytes(self):
         Hub.wrong_bytes = True
