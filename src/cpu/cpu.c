@@ -63,12 +63,18 @@ static void cpu_begin(gy_be *be, const gy_batch *batch) {
     for (int i = 0; i < cpu->turns; i++) cpu->turn[i].made = false;
 }
 
+static bool recurrent(gy_opk kind) {
+    return kind == GY_OP_CONV || kind == GY_OP_SCAN || kind == GY_OP_GATE || kind == GY_OP_REGROUP;
+}
+
 static void cpu_run(gy_be *be, const gy_op *op, const gy_batch *batch) {
     gy_cpu *cpu = (gy_cpu *)be;
     if (op->kind == GY_OP_LINEAR || op->kind == GY_OP_LOGITS)
         run_linear(cpu, op, batch);
     else if (op->kind == GY_OP_ATTN)
         gy_cpu_attn(cpu, op, batch);
+    else if (recurrent(op->kind))
+        gy_cpu_scan_op(cpu, op, batch);
     else
         gy_cpu_row_op(cpu, op, batch);
 }
@@ -210,7 +216,12 @@ static gy_rc take_scratch(gy_cpu *cpu, gy_be_arith arith, gy_err *err) {
 static gy_rc check_plan(const gy_plan *plan, gy_err *err) {
     for (int i = 0; i < plan->n_ops; i++) {
         gy_opk kind = plan->op[i].kind;
-        bool row = kind <= GY_OP_ADD || kind == GY_OP_PICK || kind == GY_OP_LOGITS;
+        if (kind == GY_OP_ATTN && plan->op[i].u.attn.window &&
+            plan->op[i].u.attn.kept >= plan->op[i].u.attn.window)
+            return gy_fail(err, GY_EFORMAT, "op %d: %d kept positions in a window of %d", i,
+                           plan->op[i].u.attn.kept, plan->op[i].u.attn.window);
+        bool row =
+            kind <= GY_OP_ADD || kind == GY_OP_PICK || kind == GY_OP_LOGITS || recurrent(kind);
         if (!row)
             return gy_fail(err, GY_EUNSUPPORTED, "op %d: the CPU backend has no %s", i,
                            kind < GY_OP_COUNT ? gy_op_names[kind] : "?");

@@ -6,7 +6,7 @@
  *
  *     cpu.c, rows.c, attn.c, linear.c (drivers, no arithmetic)
  *        -> gy_isa_table -> isa_generic.c | isa_avx2.c: lanes.h, then the bodies math.inc row.inc
- *                            attn.inc linear.inc
+ *                            kvdec.inc attn.inc linear.inc scan.inc
  *
  * Bits: every function of every table gives the same bits (tests/prop). Lanes: dot products of f32
  * use 16 virtual lanes, lane i takes k = i mod 16 with fused multiply-add in ascending k, missing k
@@ -18,6 +18,7 @@
 #include "base/pool.h"
 #include "cpu/linear.h"
 #include "cpu/rowops.h"
+#include "cpu/scan.h"
 #include "kv/kv.h"
 #include "op/op.h"
 
@@ -26,6 +27,7 @@ typedef struct {
     bool (*usable)(void);
     gy_isa_linear lin; /* cpu/linear.h */
     gy_isa_rows row;   /* cpu/rowops.h */
+    gy_isa_scan scan;  /* cpu/scan.h */
 } gy_isa_table;
 
 extern const gy_isa_table gy_isa_generic, gy_isa_avx2;
@@ -69,12 +71,15 @@ typedef struct {
 typedef void (*gy_cpu_range_fn)(void *arg, int r0, int r1, int worker);
 void gy_cpu_ranges(gy_cpu *cpu, int rows, int64_t cost, gy_cpu_range_fn fn, void *arg);
 
-/* rows.c: every operator but LINEAR, LOGITS and ATTN. */
+/* scan.c: CONV, SCAN, GATE, REGROUP. */
+void gy_cpu_scan_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
+/* rows.c: the other operators but LINEAR, LOGITS and ATTN. */
 void gy_cpu_row_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
 /* attn.c */
 void gy_cpu_attn(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
 typedef struct gy_cpu_tile { /* rows of one span, and where their items and partial results begin */
-    int span, row, rows, pos0, run0, run1, item0;
+    int span, row, rows, pos0, item0;
+    gy_attn_runs runs;
     size_t part0;
 } gy_cpu_tile;
 size_t gy_cpu_attn_scratch(const gy_plan *plan); /* bytes of one worker */

@@ -12,6 +12,7 @@
 
 #include "cpu/attn.inc"
 #include "cpu/linear.inc"
+#include "cpu/scan.inc"
 
 /* The builtin knows whether the system saves the registers; clang 14's does not know F16C. */
 static bool usable(void) {
@@ -25,5 +26,6 @@ const gy_isa_table gy_isa_avx2 = {
     .usable = usable,
     .lin = GY_ISA_LINEAR_INIT,
     .row = GY_ISA_ROWS_INIT,
+    .scan = GY_ISA_SCAN_INIT,
 };
 #endif

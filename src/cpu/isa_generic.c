@@ -9,6 +9,7 @@
 
 #include "cpu/attn.inc"
 #include "cpu/linear.inc"
+#include "cpu/scan.inc"
 
 static bool usable(void) {
     return true;
@@ -19,4 +20,5 @@ const gy_isa_table gy_isa_generic = {
     .usable = usable,
     .lin = GY_ISA_LINEAR_INIT,
     .row = GY_ISA_ROWS_INIT,
+    .scan = GY_ISA_SCAN_INIT,
 };

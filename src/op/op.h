@@ -16,8 +16,8 @@
  *   PICK     out rows = in0 rows listed in batch->out
  *   LOGITS   logits = cap(a * (in0 x w0^T [+ bias]))       OUTS
  *
- *   GATE     SIGMOID: out = in0 * sigmoid(g); NORM_SILU: out = norm(in0) * w0 * silu(g), each head by
- *            itself, where g = heads of in1 from col on
+ *   GATE     out = in0 * sigmoid(g), or norm(in0) * w0 * silu(g), each head by itself, where g = the
+ *            heads of in1 from col on
  *   CONV     in place on cols [0, cols) of out: silu(sum of taps), over the last taps rows of the
  *            sequence, each column by itself; the rows before come from the sequence's state
  *   SCAN     gated delta rule (kv.md 4.7): q | k | v = cols [0..) of in0, b | a = in1; out = the
@@ -82,8 +82,11 @@ typedef struct {
             double dyn_base, dyn_factor;
         } rope;
         struct { int kcol, vcol; } kvput;
-        struct { /* window, cap 0: none; sinks [heads] or NULL */
-            int heads, kv_heads, kdim, vdim, window;
+        struct { /* window, chunk, kept, cap 0: none; sinks [heads] or NULL */
+            int heads, kv_heads, kdim, vdim;
+            int window; /* the query at q sees p when q - p < window - kept */
+            int chunk;  /* p / chunk == q / chunk */
+            int kept;   /* < window; p < kept is seen besides */
             float scale, cap;
             const float *sinks;
         } attn;
@@ -96,7 +99,10 @@ typedef struct {
             int k_heads, v_heads, kdim, vdim;
             const float *dt_bias, *rate;
         } scan;
-        struct { int groups, n, width[4], to[4], rest; } regroup; /* rest -1: nothing is behind */
+        struct { /* part i of every group: width[i] columns, the first group's to column to[i] */
+            int groups, n, width[4], to[4];
+            int rest, rest_cols; /* the columns behind the groups; rest_cols 0: none */
+        } regroup;
     } u;
 } gy_op;
 
