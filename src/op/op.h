@@ -15,16 +15,13 @@
  *   ADD      out = in0 + a * in1
  *   PICK     out rows = in0 rows listed in batch->out
  *   LOGITS   logits = cap(a * (in0 x w0^T [+ bias]))       OUTS
- *
- *   GATE     out = in0 * sigmoid(g), or norm(in0) * w0 * silu(g), each head by itself, where g = the
- *            heads of in1 from col on
- *   CONV     in place on cols [0, cols) of out: silu(sum of taps), over the last taps rows of the
- *            sequence, each column by itself; the rows before come from the sequence's state
- *   SCAN     gated delta rule (kv.md 4.7): q | k | v = cols [0..) of in0, b | a = in1; out = the
- *            read-out of every value head; the matrices of the heads are the sequence's state. in0
- *            and in1 are used up: unit q and k, beta and decay take their place
- *   REGROUP  in0 = groups of n parts side by side; out = the groups' first parts, second parts ...,
- *            each kind at its own column; the columns behind the groups go to `rest`
+ *   GATE     out = in0 * sigmoid(g) or norm(in0) * w0 * silu(g), by heads; g = in1 from col on
+ *   CONV     cols [0, cols) of out in place: silu(sum of w[j] * row j), each column by itself, over
+ *            the last taps rows of the sequence; rows of earlier steps come from its state
+ *   SCAN     gated delta rule (kv.md 4.7): q | k | v = in0, b | a = in1; out = what each value head
+ *            reads out. The heads' matrices are the sequence's state. in0 and in1 are used up:
+ *            unit q and k, beta and decay take their place
+ *   REGROUP  in0 = groups of n parts, side by side; out = all first parts, all second parts ...
  *
  * ROUTE EXPERTS CLIP: later families. */
 #ifndef GY_OP_H
