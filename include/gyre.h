@@ -190,6 +190,7 @@ typedef struct {
     int chunk;       /* most rows of one step; 0: 512 */
     const char *isa; /* force an instruction set ("generic"); NULL: GYRE_ISA or the best one */
     bool no_pack; /* read weights only as stored, without packed copies (same bits, less memory) */
+    int64_t prefix_bytes; /* memory for prefixes that later sequences share; 0: none are kept */
 } gy_engine_options;
 
 GY_API gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
@@ -202,6 +203,7 @@ typedef struct {
     const char *kv; /* codecs, spelled fully ("q8:g64"), or "per-layer"; borrowed */
     int64_t kv_bytes_token; /* bytes one position takes over all layers that keep everything */
     int64_t kv_bytes, scratch_bytes, packed_bytes;
+    int64_t prefix_bytes;  /* of kv_bytes and tables, kept for later sequences */
     uint64_t kv_saturated; /* values that did not fit the KV codec and were clamped */
     int ops;               /* length of the plan */
 } gy_engine_info;
@@ -235,6 +237,13 @@ GY_API const int32_t *gy_seq_tokens(
 /* Forgets positions >= len. Layers with a window need the positions before len still held:
  * GY_ELIMIT if they are gone, and the sequence is unchanged. */
 GY_API gy_rc gy_seq_trim(gy_engine *engine, gy_seq *seq, int len, gy_err *err);
+
+/* Writes a sequence to a file, replacing it as a whole; a power cut leaves the old file or the new
+ * one. Loading gives a new sequence that goes on as the saved one would have, bit for bit, on any
+ * machine. GY_ENOTFOUND, GY_EFORMAT, GY_EINTEGRITY for the file; GY_EARG for one of another model,
+ * arithmetic or KV codec; GY_ELIMIT for one longer than the context. */
+GY_API gy_rc gy_seq_save(gy_engine *engine, const gy_seq *seq, const char *path, gy_err *err);
+GY_API gy_rc gy_seq_load(gy_engine *engine, const char *path, gy_seq **seq, gy_err *err);
 
 /* One sequence's part of a step: n tokens to append, and the first of them whose logits are wanted
  * (n: none). */
@@ -299,6 +308,8 @@ typedef struct {
     int n_stop;
     int top_logprobs; /* alternatives per token, at most 20; logprob of the token itself is always
                          reported */
+    bool no_prefix;   /* neither take nor leave a shared prefix, for measurements */
+    const char *prefix_salt; /* prefixes are shared among requests of equal salts; NULL: "" */
 } gy_request;
 
 typedef enum { GY_EV_PREFILL, GY_EV_TOKEN, GY_EV_END } gy_event_kind;
@@ -322,6 +333,7 @@ typedef bool (*gy_event_fn)(void *arg,
 
 typedef struct {
     int prompt_tokens, tokens; /* appended by this request; generated */
+    int cached_tokens; /* of prompt_tokens, found as a shared prefix: same bits, less time */
     gy_end end;
     double prefill_s, decode_s;
 } gy_result;

@@ -17,7 +17,7 @@
 #include "kv/chain.h"
 #include "kv/snap_io.h"
 
-enum { GY_SNAP_VERSION = 1, GY_SNAP_ALIGN = 4096, GY_SNAP_GROUPS = 8, GY_SNAP_KV = 32 };
+enum { GY_SNAP_VERSION = 1, GY_SNAP_ALIGN = 4096, GY_SNAP_GROUPS = 8, GY_SNAP_KV = 48 };
 typedef enum { GY_SNAP_PAGE = 1, GY_SNAP_SEQ = 2 } gy_snap_kind;
 
 typedef struct {

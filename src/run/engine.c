@@ -31,6 +31,8 @@ static gy_rc check_options(const gy_engine_options *o, gy_err *err) {
         return gy_fail(err, GY_EARG, "sequences: %d is not in 0..65536", o->sequences);
     if (o->chunk < 0 || o->chunk > CHUNK_MAX)
         return gy_fail(err, GY_EARG, "chunk: %d is not in 0..%d", o->chunk, CHUNK_MAX);
+    if (o->prefix_bytes < 0)
+        return gy_fail(err, GY_EARG, "prefix_bytes: %lld is negative", (long long)o->prefix_bytes);
     if ((unsigned)o->arith > GY_ARITH_FAST)
         return gy_fail(err, GY_EARG, "arith: %d is not a gy_arith", (int)o->arith);
     return GY_OK;
@@ -55,6 +57,7 @@ static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
         int64_t positions = (int64_t)e->context * (o->sequences ? o->sequences : 1);
         rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
     }
+    if (!rc && o->prefix_bytes) rc = gy_prefix_new(e->kv, o->prefix_bytes, &e->prefix, err);
     if (!rc) rc = take_scratch(e, err);
     if (!rc) {
         gy_be_arith arith = e->arith == GY_ARITH_EXACT ? GY_BE_EXACT : GY_BE_FAST;
@@ -93,6 +96,7 @@ gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine
 void gy_engine_free(gy_engine *e) {
     if (!e) return;
     if (e->be) e->be->free(e->be);
+    gy_prefix_free(e->prefix);
     gy_kv_free(e->kv);
     gy_plan_free(e->plan);
     gy_model_unref(e->model);
@@ -103,6 +107,8 @@ void gy_engine_free(gy_engine *e) {
 
 void gy_engine_get_info(const gy_engine *e, gy_engine_info *info) {
     int64_t scratch = 0;
+    gy_prefix_stats prefix = {0};
+    if (e->prefix) gy_prefix_get_stats(e->prefix, &prefix);
     for (int s = 0; s < e->plan->n_slots; s++)
         scratch += (int64_t)e->plan->slot_cols[s] * 4 * e->chunk;
     *info = (gy_engine_info){.threads = e->threads,
@@ -112,6 +118,7 @@ void gy_engine_get_info(const gy_engine *e, gy_engine_info *info) {
                              .kv = e->kv_name,
                              .kv_bytes_token = gy_kv_token_bytes(e->kv),
                              .kv_bytes = gy_kv_held_bytes(e->kv),
+                             .prefix_bytes = prefix.bytes,
                              .scratch_bytes = scratch,
                              .packed_bytes = (int64_t)e->be->packed_bytes(e->be),
                              .kv_saturated = e->be->saturated(e->be),

@@ -11,11 +11,15 @@
 #include "kv/kv.h"
 #include "model/model.h"
 #include "run/kvchoice.h"
+#include "run/prefix.h"
 
 struct gy_engine {
     gy_model *model;
     gy_plan *plan;
     gy_kv *kv;
+    gy_prefix *prefix;    /* NULL: none is kept */
+    gy_identity identity; /* all-zero until identified; persist.c */
+    bool identified;
     gy_be *be;
     gy_arith arith;
     char kv_name[GY_KV_NAME]; /* of the codecs, see kvchoice.h */

@@ -2,7 +2,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "run/engine.h"
+#include "run/persist.h"
 #include "run/sample.h"
 
 typedef struct {
@@ -86,12 +86,16 @@ static gy_rc prefill(job *j, gy_err *err) {
     const gy_request *r = j->req;
     double start = now();
     gy_rc rc = GY_OK;
-    for (int at = 0; !rc && at < r->n && !j->result.end; at += j->e->chunk) {
+    int at = r->no_prefix ? 0 : gy_engine_adopt(j->e, r->prefix_salt, j->seq, r->ids, r->n);
+    j->result.cached_tokens = j->result.prompt_tokens = at;
+    for (; !rc && at < r->n && !j->result.end; at += j->e->chunk) {
         int n = r->n - at < j->e->chunk ? r->n - at : j->e->chunk, out = at + n == r->n ? n - 1 : n;
         gy_feed feed = {.seq = j->seq, .ids = r->ids + at, .n = n, .first_out = out};
         rc = gy_step(j->e, &feed, 1, j->logits, err);
         if (rc) break;
         j->result.prompt_tokens = at + n;
+        /* After every chunk, while layers with a window still hold its last pages. */
+        if (!r->no_prefix) gy_engine_offer(j->e, r->prefix_salt, j->seq);
         if (!report(j, &(gy_event){.kind = GY_EV_PREFILL, .done = at + n, .total = r->n}))
             j->result.end = GY_END_CANCEL;
     }
@@ -167,6 +171,7 @@ gy_rc gy_generate(gy_engine *e, gy_seq *seq, const gy_request *request, gy_event
     if (!rc) rc = prepare(&j, err);
     if (!rc) rc = prefill(&j, err);
     if (!rc) rc = answer(&j, err);
+    if (!request->no_prefix && j.result.tokens) gy_engine_offer(e, request->prefix_salt, seq);
     if (rc == GY_ECANCEL) j.result.end = GY_END_CANCEL;
     if (j.result.end) finish(&j);
     if (result) *result = j.result;
