@@ -453,11 +453,12 @@ static void raw(edit *e, bool on) {
         t.c_lflag &= ~(tcflag_t)(ECHO | ICANON | IEXTEN | ISIG);
         t.c_cc[VMIN] = 1, t.c_cc[VTIME] = 0;
     }
+    /* DRAIN, not FLUSH: what was typed ahead is kept. The settings change before anything is shown,
+     * so that who sees the mode switch can rely on Ctrl-C. */
+    tcsetattr(0, TCSADRAIN, &t);
     gy_buf_puts(&b, on ? "\033[?2004h" : "\033[?2004l");
     put(&b);
     gy_buf_free(&b);
-    /* DRAIN, not FLUSH: what was typed ahead is kept. */
-    tcsetattr(0, TCSADRAIN, &t);
 }
 
 static void suspend(edit *e) {

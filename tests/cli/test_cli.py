@@ -67,6 +67,46 @@ class Usage(unittest.TestCase):
             self.assertEqual(gyre(*base).returncode, 2)
 
 
+    def test_json_config_and_file_from_the_environment(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+            f.write('{"max-tokens": 3, "temp": 0, "json": true, "stop": [], "n_depth": "0"}')
+            f.flush()
+            base = ["generate", TINY, "--ids", "1,2,3"]
+            self.assertEqual(len(json.loads(gyre(*base, "--config", f.name).stdout)["ids"]), 3)
+            self.assertEqual(len(json.loads(gyre(*base, GYRE_CONFIG=f.name).stdout)["ids"]), 3)
+        for text in ('{"max-tokens": 3', '{"bogus": 1}', '{"temp": {}}', '{"temp": "warm"}', '{"config": "x"}'):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+                f.write(text)
+                f.flush()
+                self.assertEqual(gyre(*base, "--config", f.name).returncode, 2, text)
+
+    def test_stray_arguments(self):
+        for args in (["ls", "x"], ["inspect", TINY, "x"], ["explain", TINY, "x"], ["generate", TINY, "--ids", "1", "x"], ["bench", TINY, "x"],
+                     ["convert", "a", "b", "-o", "c"], ["get", "a/b", "c"], ["gc", "x"], ["devices", "x"]):
+            done = gyre(*args)
+            self.assertEqual(done.returncode, 2, args)
+            self.assertIn("unexpected argument 'x'" if "x" in args else "unexpected argument", done.stderr, args)
+
+    def test_errors_follow_json(self):
+        for args, code in ((["generate", "--json"], 2), (["inspect", "/nowhere", "--json"], 3), (["bench", TINY, "-r", "0", "--json"], 2)):
+            done = gyre(*args)
+            self.assertEqual((done.returncode, done.stderr), (code, ""), args)
+            self.assertIn("message", json.loads(done.stdout)["error"])
+
+    @unittest.skipUnless(os.path.exists("/dev/full"), "notice: no /dev/full")
+    def test_full_disk(self):
+        for args in (["generate", TINY, "--ids", "1", "-n", "3", "--json"], ["inspect", TINY], ["explain", TINY], ["--help"], ["--version"],
+                     ["devices"], ["logits", TINY, "--ids", "1", "--out", "/dev/full"], ["bench", TINY, "-p", "4", "-n", "0", "-r", "1"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([GYRE, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+            self.assertEqual(done.returncode, 1, args)
+            self.assertIn("No space left", done.stderr, args)
+
+    def test_devices(self):
+        self.assertEqual(json.loads(gyre("devices", "--json").stdout)["devices"][0]["backend"], "cpu")
+        self.assertTrue(gyre("devices").stdout.startswith("cpu"))
+
+
 class Model(unittest.TestCase):
     def logits(self, *args):
         with tempfile.TemporaryDirectory() as d:
@@ -131,6 +171,21 @@ class Model(unittest.TestCase):
         self.assertEqual(len(gyre(*args, "-o", "csv").stdout.splitlines()), 13)
         self.assertEqual(len(gyre(*args).stdout.splitlines()), 14)
         self.assertEqual(len(gyre(*args, "-o", "jsonl").stdout.splitlines()), 12)
+        rows = json.loads(gyre("bench", TINY, "-p", "0", "-n", "0", "-pg", "8,4,6,2", "-r", "1", "--json").stdout)
+        self.assertEqual([(r["test"], r["n_prompt"], r["n_gen"]) for r in rows], [("pp8+tg4", 8, 4), ("pp6+tg2", 6, 2)])
+        self.assertEqual(gyre("bench", TINY, "-pg", "8").returncode, 2)
+        self.assertEqual(gyre("bench", TINY, "-p", "0", "-n", "0").returncode, 2)
+
+    def test_wrong_codec_is_a_usage_error(self):
+        for flags in (["--kv", "nonsense"], ["--kv", "f16.x"], ["-ctk", "q2_k"], ["--kv", "f16", "-ctv", "f32"], ["--threads", "2x"],
+                      ["--threads", "0"]):
+            self.assertEqual(gyre("generate", TINY, "--ids", "1", "-n", "1", *flags).returncode, 2, flags)
+
+    def test_paths_are_escaped(self):
+        with tempfile.TemporaryDirectory() as d:
+            out = d + '/a"b\\c.bin'
+            done = gyre("logits", TINY, "--ids", "1", "--out", out, "--json")
+            self.assertEqual(json.loads(done.stdout)["file"], out)
 
 
 @unittest.skipUnless((CHAT / "tokenizer.json").exists(), "needs ../shared")
@@ -168,6 +223,58 @@ class Chat(unittest.TestCase):
             two = json.loads(gyre("perplexity", str(CHAT), "-f", f.name, "-c", "64", "--json", "-t", "2", "--chunk", "5").stdout)
             self.assertEqual(one, two)
             self.assertGreater(one["perplexity"], 1)
+
+    def test_stream(self):
+        for command in (["generate", str(CHAT), "-p", "Hello"], ["run", str(CHAT), "Hello"]):
+            done = gyre(*command, "-n", "6", "--temp", "0", "--json", "--stream", "--ignore-eos")
+            *tokens, whole = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertEqual("".join(t["text"] for t in tokens), whole["text"])
+            self.assertEqual(len([t for t in tokens if "id" in t]), 6)
+            self.assertEqual(whole["usage"]["completion_tokens"], 6)
+
+    def test_prompts(self):
+        whole = gyre("generate", str(CHAT), "-p", "say hello", "-n", "5", "--temp", "0").stdout
+        self.assertEqual(gyre("generate", str(CHAT), "say", "hello", "-n", "5").stdout, whole)
+        self.assertEqual(gyre("generate", str(CHAT), "--prompt", "-", "-n", "5", stdin="say hello").stdout, whole)
+        self.assertEqual(gyre("run", str(CHAT), "say", "hello", "-n", "5", "--temp", "0").stdout, whole)
+        self.assertEqual(gyre("run", str(CHAT), "-p", "-", "-n", "5", "--temp", "0", stdin="say hello\n").stdout, whole)
+        for flags, code in ((["-f", "/nowhere"], 1), (["-f", "/tmp"], 1), (["-p", "x", "-f", "/dev/null"], 2), (["-p", "x", "y"], 2),
+                            (["-p", "x", "-c", "4"], 4), (["-p", "x" * 100000, "-c", "64"], 4), (["-p", "x", "-n", "-5"], 2),
+                            (["-p", "x", "-n", "99999999999"], 2), (["-p", "x", "--chat-template-kwargs", "{"], 2)):
+            self.assertEqual(gyre("generate", str(CHAT), *flags, "--temp", "0").returncode, code, flags)
+        with tempfile.NamedTemporaryFile("wb") as f:
+            f.write(b"a\0b\xff\xfe")
+            f.flush()
+            self.assertEqual(gyre("generate", str(CHAT), "-f", f.name, "-n", "1", "--json").returncode, 0)
+
+    def test_sampling_defaults(self):
+        """run takes generation_config.json (temperature 0.7, top_p 0.9, top_k 20 here); generate is greedy."""
+        same = ["-n", "12", "--ignore-eos", "--seed", "5", "--json"]
+        own = json.loads(gyre("run", str(CHAT), "Hello", *same).stdout)["text"]
+        said = ["--temp", "0.7", "--top-p", "0.9", "--top-k", "20", "--min-p", "0", "--repeat-penalty", "1"]
+        self.assertEqual(json.loads(gyre("run", str(CHAT), "Hello", *same, *said).stdout)["text"], own)
+        greedy = json.loads(gyre("generate", str(CHAT), "-p", "Hello", *same).stdout)["text"]
+        self.assertEqual(json.loads(gyre("run", str(CHAT), "Hello", "--temp", "0", *same).stdout)["text"], greedy)
+        self.assertNotEqual(own, greedy)
+
+    def test_kl(self):
+        with tempfile.TemporaryDirectory() as d:
+            text, kept = pathlib.Path(d) / "text.txt", d + "/kept.kl"
+            text.write_text("The quick brown fox jumps over the lazy dog. " * 10)
+            base = ["perplexity", str(CHAT), "-f", str(text), "-c", "32", "--json", "--kl-base", kept]
+            first = json.loads(gyre(*base, "--arith", "exact").stdout)
+            self.assertNotIn("kl", first)
+            again = json.loads(gyre(*base, "--arith", "exact", "--kl").stdout)
+            self.assertLess(again["kl"], 1e-4)
+            self.assertEqual(again["same_top"], 1)
+            self.assertAlmostEqual(again["base_perplexity"], first["perplexity"], delta=1e-3 * first["perplexity"])
+            other = json.loads(gyre(*base, "--arith", "fast", "--kl").stdout)
+            self.assertGreater(other["kl"], again["kl"])
+            for flags in (["-c", "16"], ["-c", "64"]):
+                self.assertEqual(gyre(*base, *flags, "--kl").returncode, 2, flags)
+            pathlib.Path(kept).write_bytes(pathlib.Path(kept).read_bytes()[:100])
+            self.assertEqual(gyre(*base, "--kl").returncode, 2)
+            self.assertEqual(gyre("perplexity", str(CHAT), "-f", str(text), "--kl").returncode, 2)
 
     def test_broken_pipe_and_interrupt(self):
         command = [GYRE, "generate", str(CHAT), "-p", "Hello", "--ignore-eos", "--raw", "-c", "30000"]
