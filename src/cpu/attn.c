@@ -1,6 +1,8 @@
 /* cpu/attn - cuts ATTN into pool items: (rows of one span) x (KV head), and when these are too few
  * to keep the threads busy, x (run of 256 positions) with the runs joined afterwards. The cut
  * cannot change a bit: see rowops.h. */
+#include <limits.h>
+
 #include "cpu/cpu.h"
 
 enum {
@@ -17,7 +19,7 @@ size_t gy_attn_scratch(int queries, int kdim, int vdim) {
     size_t n = (size_t)queries, dk = ((size_t)kdim + 15) / 16 * 16,
            dv = ((size_t)vdim + 15) / 16 * 16;
     size_t floats = n * dk + GY_PAGE * (dk + dv) + 2 * GY_PAGE * 9 + 2 * dv + 2 * n * (dv + 16);
-    return align64(floats * sizeof(float));
+    return align64(floats * sizeof(float)) + align64(n * sizeof(gy_attn_sight));
 }
 
 static int group_heads(const gy_op *op) {
@@ -58,18 +60,36 @@ typedef struct {
     bool split;
 } job;
 
+static gy_attn_mask mask_of(const gy_op *op) {
+    return (gy_attn_mask){op->u.attn.window, op->u.attn.chunk, op->u.attn.kept};
+}
+
+/* Everything that any of the tile's rows sees. */
+static gy_attn_sight tile_sees(const job *j, const gy_cpu_tile *tile) {
+    gy_attn_sight all = {0, INT_MAX, 0};
+    for (int r = 0; r < tile->rows; r++) {
+        const gy_reach *also = j->batch->also ? j->batch->also + tile->row + r : NULL;
+        gy_attn_sight s = gy_attn_see(mask_of(j->op), tile->pos0 + r, also);
+        if (s.kept > all.kept) all.kept = s.kept;
+        if (s.lo < all.lo) all.lo = s.lo;
+        if (s.hi > all.hi) all.hi = s.hi;
+    }
+    const gy_span *span = &j->batch->span[tile->span];
+    GY_ASSERT(all.lo >= 0 && all.hi <= span->pos0 + span->n);
+    return all;
+}
+
 static int make_tiles(job *j, int tile_rows) {
     int n = 0;
     for (int s = 0; s < j->batch->spans; s++) {
         const gy_span *span = &j->batch->span[s];
         for (int r = 0; r < span->n; r += tile_rows) {
-            int rows = span->n - r < tile_rows ? span->n - r : tile_rows, pos0 = span->pos0 + r;
-            j->cpu->tile[n++] = (gy_cpu_tile){.span = s,
-                                              .row = span->row0 + r,
-                                              .rows = rows,
-                                              .pos0 = pos0,
-                                              .run0 = gy_attn_run0(pos0, j->op->u.attn.window),
-                                              .run1 = gy_attn_run1(pos0, rows)};
+            gy_cpu_tile *tile = &j->cpu->tile[n++];
+            *tile = (gy_cpu_tile){.span = s,
+                                  .row = span->row0 + r,
+                                  .rows = span->n - r < tile_rows ? span->n - r : tile_rows,
+                                  .pos0 = span->pos0 + r};
+            tile->runs = gy_attn_runs_of(tile_sees(j, tile));
         }
     }
     return n;
@@ -82,10 +102,11 @@ static bool number_items(job *j, bool split) {
     int items = 0, kv_heads = j->op->u.attn.kv_heads;
     for (int t = 0; t < j->tiles; t++) {
         gy_cpu_tile *tile = &j->cpu->tile[t];
+        int runs = gy_attn_runs_count(tile->runs);
         tile->item0 = items, tile->part0 = part;
-        items += kv_heads * (split ? tile->run1 - tile->run0 : 1);
+        items += kv_heads * (split ? runs : 1);
         if (split)
-            part += (size_t)(tile->run1 - tile->run0) * (size_t)(tile->rows * j->op->u.attn.heads) *
+            part += (size_t)runs * (size_t)(tile->rows * j->op->u.attn.heads) *
                     ((size_t)j->op->u.attn.vdim + 2);
     }
     if (part > j->cpu->part_floats) return false;
@@ -121,11 +142,12 @@ static gy_attn attn_of(const job *j, const gy_cpu_tile *tile, int kv_head, int w
         .pos0 = tile->pos0,
         .kdim = op->u.attn.kdim,
         .vdim = op->u.attn.vdim,
-        .window = op->u.attn.window,
+        .mask = mask_of(op),
+        .also = j->batch->also ? j->batch->also + tile->row : NULL,
+        .bias = j->batch->bias ? j->batch->bias + tile->row : NULL,
         .scale = op->u.attn.scale,
         .cap = op->u.attn.cap,
-        .run0 = tile->run0,
-        .run1 = tile->run1,
+        .runs = tile->runs,
         .sinks = op->u.attn.sinks ? op->u.attn.sinks + first : NULL,
         .out = cpu->slot[out] + tile->row * cpu->ld[out] + (ptrdiff_t)first * op->u.attn.vdim,
         .ldo = cpu->ld[out],
@@ -135,18 +157,19 @@ static gy_attn attn_of(const job *j, const gy_cpu_tile *tile, int kv_head, int w
 static float *part_of(const job *j, const gy_cpu_tile *tile, int kv_head, int run) {
     size_t one = (size_t)(tile->rows * j->heads) * ((size_t)j->op->u.attn.vdim + 2);
     return j->cpu->part + tile->part0 +
-           ((size_t)kv_head * (size_t)(tile->run1 - tile->run0) + (size_t)run) * one;
+           ((size_t)kv_head * (size_t)gy_attn_runs_count(tile->runs) + (size_t)run) * one;
 }
 
 static void attn_item(void *arg, int item, int worker) {
     const job *j = arg;
     item = j->items - 1 - item; /* the deepest first: they take longest */
     const gy_cpu_tile *tile = tile_of(j, item);
-    int rest = item - tile->item0, runs = j->split ? tile->run1 - tile->run0 : 1;
+    int rest = item - tile->item0, runs = j->split ? gy_attn_runs_count(tile->runs) : 1;
     gy_attn a = attn_of(j, tile, rest / runs, worker);
     if (j->split) {
         a.part = part_of(j, tile, rest / runs, rest % runs);
-        a.run0 = tile->run0 + rest % runs, a.run1 = a.run0 + 1;
+        int run = gy_attn_run_at(tile->runs, rest % runs);
+        a.runs = (gy_attn_runs){0, run, run + 1};
     }
     j->cpu->isa->row.attn(&a);
 }
@@ -166,8 +189,8 @@ static int64_t work(const job *j) {
     int64_t positions = 0;
     for (int t = 0; t < j->tiles; t++) {
         const gy_cpu_tile *tile = &j->cpu->tile[t];
-        int64_t seen = tile->pos0 + tile->rows, window = j->op->u.attn.window;
-        positions += tile->rows * (window && seen > window ? window : seen);
+        gy_attn_sight s = tile_sees(j, tile);
+        positions += (int64_t)tile->rows * (s.kept + s.hi - s.lo);
     }
     return positions * j->op->u.attn.heads * (j->op->u.attn.kdim + j->op->u.attn.vdim);
 }

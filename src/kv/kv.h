@@ -100,6 +100,10 @@ typedef struct {
     int seq, row0, n, pos0;
 } gy_span;
 
+typedef struct {
+    int lo, hi;
+} gy_reach;
+
 typedef struct gy_batch {
     int rows, spans, outs;
     const int32_t *tok, *pos, *of; /* [rows]; of = index into seq */
@@ -107,6 +111,12 @@ typedef struct gy_batch {
     const int32_t *out;            /* [outs] ascending rows whose logits are wanted */
     struct gy_seq *const *seq;     /* pages for pos0 .. pos0 + n - 1 are reserved */
     float *logits;                 /* [outs, vocab] */
+    /* [rows] or NULL: positions [lo, hi) that a row sees besides what its layers' masks let it see,
+     * of its image or other span seen both ways: lo <= pos < hi within the row's span of the batch
+     * or before it. lo = hi: none. */
+    const gy_reach *also;
+    /* [rows] or NULL: f32 for every position that the row sees, added to its scores; or NULL. */
+    const float *const *bias;
 } gy_batch;
 
 #endif
