@@ -182,8 +182,9 @@ typedef enum {
 typedef struct {
     int threads; /* 0: one per core that this process may use */
     gy_arith arith;
-    /* KV codecs: "f16" (default), "f32", "bf16", "q8", "q4.32", "k8v4", "turbo", "turbo-k8v3", "K.V"
-     * for two (README); or a file with one for each layer, named by a path with '/' or ".json". */
+    /* KV codecs: "f16" (default), "f32", "bf16", "q8", "q4.32", "k8v4", "turbo", "turbo-k8v3",
+     * "K.V" for two (README); or a file with one for each layer, named by a path with '/' or
+     * ".json". */
     const char *kv;
     int context;     /* most positions of one sequence; 0: the model's, at most 32768 */
     int sequences;   /* sequences that can be full at once; 0: 1. Sets the KV memory */
@@ -200,7 +201,7 @@ GY_API void gy_engine_free(gy_engine *engine); /* after its sequences */
 typedef struct {
     int threads, context, chunk;
     gy_arith arith;
-    const char *kv; /* codecs, spelled fully ("q8:g64"), or "per-layer"; borrowed */
+    const char *kv;         /* codecs, spelled fully ("q8:g64"), or "per-layer"; borrowed */
     int64_t kv_bytes_token; /* bytes one position takes over all layers that keep everything */
     int64_t kv_bytes, scratch_bytes, packed_bytes;
     int64_t prefix_bytes;  /* of kv_bytes and tables, kept for later sequences */
@@ -246,13 +247,19 @@ GY_API gy_rc gy_seq_save(gy_engine *engine, const gy_seq *seq, const char *path,
 GY_API gy_rc gy_seq_load(gy_engine *engine, const char *path, gy_seq **seq, gy_err *err);
 
 /* One sequence's part of a step: n tokens to append, and the first of them whose logits are wanted
- * (n: none). */
+ * (n: none). The last `drafts` of them are a guess: gy_seq_settle must say how many stay before the
+ * sequence is fed again. */
 typedef struct {
     gy_seq *seq;
     const int32_t *ids; /* [n] */
     int n;
     int first_out;
+    int drafts;
 } gy_feed;
+
+/* Ends a round of guessing: the first keep drafts stay, the others are forgotten. Never refused,
+ * for keep in 0..drafts. */
+GY_API gy_rc gy_seq_settle(gy_engine *engine, gy_seq *seq, int keep, gy_err *err);
 
 /* Appends every feed's tokens in one ragged batch; sequences must differ. logits receives [outs,
  * vocab] in the order of feeds and positions; logits beyond the tokenizer's size are -inf. The sum

@@ -352,18 +352,31 @@ static void window_drop(group *g, gy_pages *pages, int committed) {
     }
 }
 
-void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n) {
-    GY_ASSERT(n >= 0 && n <= seq->tok_cap - seq->len);
+void gy_kv_append_drafts(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n, int drafts) {
+    GY_ASSERT(n >= 0 && n <= seq->tok_cap - seq->len && drafts >= 0 && drafts <= n);
     if (n) memcpy(seq->tok + seq->len, tok, (size_t)n * sizeof *tok);
     int again = n < seq->replay ? n : seq->replay; /* of these, tokens that were there before */
     gy_state_append(kv->state, &seq->state, seq->len + again);
     seq->len += n, seq->replay -= again;
-    seq->committed = seq->len;
+    if (drafts < n) seq->committed = seq->len - drafts;
     for (int g = 0; g < kv->n_groups; g++) {
         GY_ASSERT(!kv->group[g].stored || seq->group[g].n >= pages_for(seq->len));
         if (kv->group[g].stored && kv->group[g].keep.policy == GY_KEEP_WINDOW)
             window_drop(&kv->group[g], &seq->group[g], seq->committed);
     }
+}
+
+void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n) {
+    gy_kv_append_drafts(kv, seq, tok, n, 0);
+}
+
+gy_rc gy_kv_settle(gy_kv *kv, struct gy_seq *seq, int keep, gy_err *err) {
+    int drafts = seq->len - seq->committed;
+    if (keep < 0 || keep > drafts)
+        return gy_fail(err, GY_EARG, "cannot keep %d of %d drafts", keep, drafts);
+    gy_rc rc = gy_kv_trim(kv, seq, seq->committed + keep, err);
+    if (!rc) seq->committed = seq->len;
+    return rc;
 }
 
 gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {

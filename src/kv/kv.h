@@ -61,6 +61,11 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 /* Appends n tokens whose rows have been put, and commits them; WINDOW groups drop what is out of
  * reach. */
 void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n);
+/* The same, but the last `drafts` of the n are not committed: gy_kv_settle decides on them. */
+void gy_kv_append_drafts(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n, int drafts);
+/* Ends a round: commits the first `keep` rows that are not, and withdraws the others. Nothing that
+ * this could need was dropped: it fails only for a keep out of range, GY_EARG. */
+gy_rc gy_kv_settle(gy_kv *kv, struct gy_seq *seq, int keep, gy_err *err);
 /* Cuts the sequence to n <= len + replay tokens. With STATE layers len goes back to the nearest
  * mark at or below n, and the tokens tok[len .. n) wait in replay: a step must begin with them.
  * GY_ELIMIT when a WINDOW group no longer holds what position len would see. */

@@ -41,10 +41,10 @@ static gy_rc check_options(const gy_engine_options *o, gy_err *err) {
 static gy_rc take_scratch(gy_engine *e, gy_err *err) {
     size_t n = (size_t)e->chunk;
     e->tok = gy_alloc_n(n, sizeof *e->tok), e->pos = gy_alloc_n(n, sizeof *e->pos),
-    e->of = gy_alloc_n(n, sizeof *e->of);
+    e->of = gy_alloc_n(n, sizeof *e->of), e->drafts = gy_alloc_n(n, sizeof *e->drafts);
     e->out = gy_alloc_n(n, sizeof *e->out), e->span = gy_alloc_n(n, sizeof *e->span),
     e->seq = gy_alloc_n(n, sizeof *e->seq);
-    if (e->tok && e->pos && e->of && e->out && e->span && e->seq) return GY_OK;
+    if (e->tok && e->pos && e->of && e->drafts && e->out && e->span && e->seq) return GY_OK;
     return gy_fail(err, GY_ENOMEM, "engine: out of memory");
 }
 
@@ -100,8 +100,8 @@ void gy_engine_free(gy_engine *e) {
     gy_kv_free(e->kv);
     gy_plan_free(e->plan);
     gy_model_unref(e->model);
-    gy_free(e->tok), gy_free(e->pos), gy_free(e->of), gy_free(e->out), gy_free(e->span),
-        gy_free(e->seq);
+    gy_free(e->tok), gy_free(e->pos), gy_free(e->of), gy_free(e->drafts), gy_free(e->out),
+        gy_free(e->span), gy_free(e->seq);
     gy_free(e);
 }
 
@@ -173,4 +173,9 @@ gy_rc gy_seq_trim(gy_engine *e, gy_seq *seq, int len, gy_err *err) {
     if (len < 0 || len > seq->len)
         return gy_fail(err, GY_EARG, "trim: length %d is not in 0..%d", len, seq->len);
     return gy_kv_trim(e->kv, seq, len, err);
+}
+
+gy_rc gy_seq_settle(gy_engine *e, gy_seq *seq, int keep, gy_err *err) {
+    if (err) *err = (gy_err){0};
+    return gy_kv_settle(e->kv, seq, keep, err);
 }

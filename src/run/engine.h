@@ -22,13 +22,14 @@ struct gy_engine {
     bool identified;
     gy_be *be;
     gy_arith arith;
-    char kv_name[GY_KV_NAME]; /* of the codecs, see kvchoice.h */
+    char kv_name[GY_KV_NAME];                       /* of the codecs, see kvchoice.h */
     int threads, context, chunk, vocab, vocab_text; /* logits at and beyond vocab_text are -inf */
     _Atomic int cancel;
     gy_trace_fn trace;
     void *trace_arg;
     /* Step scratch, [chunk] each. */
     int32_t *tok, *pos, *of, *out;
+    int *drafts; /* rows of each span that are not committed yet */
     gy_span *span;
     struct gy_seq **seq;
 };

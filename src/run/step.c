@@ -16,6 +16,13 @@ static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, 
         if (feed->n < 0 || feed->first_out < 0 || feed->first_out > feed->n)
             return gy_fail(err, GY_EARG, "feed %d: first_out %d is not in 0..n = %d", f,
                            feed->first_out, feed->n);
+        if (feed->drafts < 0 || feed->drafts > feed->n)
+            return gy_fail(err, GY_EARG, "feed %d: drafts %d is not in 0..n = %d", f, feed->drafts,
+                           feed->n);
+        if (feed->seq->committed < feed->seq->len)
+            return gy_fail(err, GY_EARG,
+                           "feed %d: %d drafts of the sequence wait for gy_seq_settle", f,
+                           feed->seq->len - feed->seq->committed);
         if (feed->n && !feed->ids) return gy_fail(err, GY_EARG, "feed %d: ids is NULL", f);
         if (feed->first_out < feed->n && !logits)
             return gy_fail(err, GY_EARG, "feed %d: logits are wanted, but there is no room", f);
@@ -34,7 +41,8 @@ static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, 
     return GY_OK;
 }
 
-/* Fills the batch with rows of the feeds from (feed f, token i) on; both are moved on. */
+/* Fills the batch with rows of the feeds from (feed f, token i) on; both are moved on. drafts[s]:
+ * of the rows of span s, how many are drafts. */
 static gy_batch fill(gy_engine *e, const gy_feed *feeds, int n_feeds, int *f, int *i) {
     gy_batch b = {
         .tok = e->tok, .pos = e->pos, .of = e->of, .span = e->span, .out = e->out, .seq = e->seq};
@@ -51,7 +59,9 @@ static gy_batch fill(gy_engine *e, const gy_feed *feeds, int n_feeds, int *f, in
             e->tok[b.rows] = feed->ids[*i + t], e->pos[b.rows] = pos0 + t, e->of[b.rows] = b.spans;
             if (*i + t >= feed->first_out) e->out[b.outs++] = b.rows;
         }
-        b.spans++, *i += n;
+        int first = feed->n - feed->drafts - *i; /* row of the span that is the first draft */
+        e->drafts[b.spans++] = first < 0 ? n : first < n ? n - first : 0;
+        *i += n;
         if (*i < feed->n) break;
     }
     return b;
@@ -110,7 +120,7 @@ gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy
         rc = reserve(e, &b, err);
         if (!rc) rc = run(e, &b, err);
         for (int s = 0; !rc && s < b.spans; s++)
-            gy_kv_append(e->kv, b.seq[s], b.tok + b.span[s].row0, b.span[s].n);
+            gy_kv_append_drafts(e->kv, b.seq[s], b.tok + b.span[s].row0, b.span[s].n, e->drafts[s]);
         for (int o = 0; !rc && o < b.outs; o++)
             for (int t = e->vocab_text; t < e->vocab; t++)
                 logits[(size_t)o * e->vocab + t] = -INFINITY;

@@ -64,8 +64,8 @@ static void wrong_feeds(void **state) {
         {"first_out", {{.seq = s, .ids = prompt, .n = 1, .first_out = 2}}, 1, logits, GY_EARG},
         {"no ids", {{.seq = s, .n = 1}}, 1, logits, GY_EARG},
         {"no room", {{.seq = s, .ids = prompt, .n = 1}}, 1, NULL, GY_EARG},
-        {"twice", {{s, prompt, 1, 1}, {s, prompt, 1, 1}}, 2, logits, GY_EARG},
-        {"second wrong", {{s, prompt, 1, 1}, {other, beyond, 2, 2}}, 2, logits, GY_EARG},
+        {"twice", {{s, prompt, 1, 1, 0}, {s, prompt, 1, 1, 0}}, 2, logits, GY_EARG},
+        {"second wrong", {{s, prompt, 1, 1, 0}, {other, beyond, 2, 2, 0}}, 2, logits, GY_EARG},
         {"context", {{.seq = s, .ids = many, .n = 65, .first_out = 65}}, 1, logits, GY_ELIMIT},
         {"count", {{0}}, -1, logits, GY_EARG},
     };
@@ -80,7 +80,7 @@ static void wrong_feeds(void **state) {
     }
     gy_err err = {0};
     assert_ok(gy_step(e, NULL, 0, NULL, &err), err);
-    assert_ok(gy_step(e, &(gy_feed){s, prompt, PROMPT, PROMPT}, 1, NULL, &err), err);
+    assert_ok(gy_step(e, &(gy_feed){s, prompt, PROMPT, PROMPT, 0}, 1, NULL, &err), err);
     assert_int_equal(gy_seq_len(s), PROMPT);
     assert_memory_equal(gy_seq_tokens(s), prompt, sizeof prompt);
     gy_seq_free(e, s), gy_seq_free(e, other), gy_seq_free(e, NULL);
@@ -96,13 +96,13 @@ static void memory_limit(void **state) {
     int32_t ids[128];
     gy_err err = {0};
     for (int i = 0; i < 128; i++) ids[i] = i;
-    assert_ok(gy_step(e, &(gy_feed){a, ids, 64, 64}, 1, NULL, &err), err);
-    assert_int_equal(gy_step(e, &(gy_feed){b, ids, 128, 128}, 1, NULL, &err), GY_ELIMIT);
+    assert_ok(gy_step(e, &(gy_feed){a, ids, 64, 64, 0}, 1, NULL, &err), err);
+    assert_int_equal(gy_step(e, &(gy_feed){b, ids, 128, 128, 0}, 1, NULL, &err), GY_ELIMIT);
     assert_int_equal(gy_seq_len(b), 64);
     gy_seq_free(e, a);
-    assert_ok(gy_step(e, &(gy_feed){b, ids + 64, 64, 64}, 1, NULL, &err), err);
+    assert_ok(gy_step(e, &(gy_feed){b, ids + 64, 64, 64, 0}, 1, NULL, &err), err);
     assert_int_equal(gy_seq_len(b), 128);
-    assert_int_equal(gy_step(e, &(gy_feed){b, ids, 1, 1}, 1, NULL, &err), GY_ELIMIT);
+    assert_int_equal(gy_step(e, &(gy_feed){b, ids, 1, 1, 0}, 1, NULL, &err), GY_ELIMIT);
     assert_int_equal(gy_seq_trim(e, b, 129, &err), GY_EARG);
     assert_int_equal(gy_seq_trim(e, b, -1, &err), GY_EARG);
     assert_ok(gy_seq_trim(e, b, 100, &err), err);
@@ -163,11 +163,11 @@ static void greedy(void **state) {
                 result.end == GY_END_LENGTH);
     gy_seq *q = sequence(e);
     float logits[VOCAB];
-    gy_feed feed = {q, prompt, PROMPT, PROMPT - 1};
+    gy_feed feed = {q, prompt, PROMPT, PROMPT - 1, 0};
     for (int i = 0; i < 8; i++) {
         assert_ok(gy_step(e, &feed, 1, logits, &err), err);
         assert_int_equal(best(logits), s.id[i]);
-        feed = (gy_feed){q, s.id + i, 1, 0};
+        feed = (gy_feed){q, s.id + i, 1, 0, 0};
     }
     gy_seq_free(e, q);
     /* Until the context is full: 57 tokens are held, and one more can be sampled. */
