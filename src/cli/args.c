@@ -86,6 +86,8 @@ static const struct flag {
      "ask the template for reasoning, or --no-think for none"},
     {"show-reasoning", "", SWITCH, AT(show_reasoning), CMD_SAMPLE, "",
      "show reasoning (default), or --no-show-reasoning for the answer alone"},
+    {"pull", "", SWITCH, AT(pull), CMD_RUN, "",
+     "download MODEL (org/name) if it is not here, without asking"},
     {"stream", "", SWITCH, AT(stream), CMD_SAMPLE, "",
      "with --json: a line per token, then the whole"},
     {"stop", "", STOP, 0, CMD_SAMPLE, "TEXT", "end the answer at this string; may be repeated"},

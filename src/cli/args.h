@@ -67,7 +67,7 @@ typedef struct {
         *template_kwargs, *prefill_response;
     const char *stop[CLI_STOPS];
     int stops;
-    bool raw, no_special, think, think_given, show_reasoning, stream, pieces;
+    bool raw, no_special, think, think_given, show_reasoning, stream, pieces, pull;
     /* sampling */
     int max_tokens;
     bool ignore_eos, seed_given;

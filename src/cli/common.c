@@ -108,20 +108,54 @@ const char *cli_model_name(cli_args *a) {
     return name;
 }
 
+/* "org/name" with nothing of a path in it: what a download can be asked for. */
+static bool is_repo(const char *name) {
+    const char *slash = strchr(name, '/');
+    return slash && slash != name && slash[1] && !strchr(slash + 1, '/') && *name != '.' &&
+           *name != '~' && !strstr(name, "..");
+}
+
+/* A repository that is not here: run fetches it with --pull, or asks on a terminal. */
+static gy_rc pull(const cli_args *a, const char *name, char **path, gy_err *err) {
+    char reply[8] = "", repo[256];
+    cli_bar bar = {.title = "get", .quiet = a->quiet};
+    gy_get_options o = {.progress = cli_progress, .arg = &bar};
+    if (!a->pull) {
+        if (!cli_tty(0) || !cli_tty(1)) return err->rc;
+        fprintf(stderr, "%s is not on this machine. Download it? [y/N] ", name);
+        if (!fgets(reply, sizeof reply, stdin) || (*reply != 'y' && *reply != 'Y')) return err->rc;
+    }
+    fprintf(stderr, "downloading %s\n", name);
+    size_t n = strcspn(name, "@");
+    if (n >= sizeof repo) return err->rc;
+    snprintf(repo, sizeof repo, "%.*s", (int)n, name);
+    if (name[n]) o.revision = name + n + 1;
+    *err = (gy_err){0};
+    gy_rc rc = gy_get(repo, &o, path, err);
+    cli_progress_end(&bar);
+    return rc;
+}
+
 gy_model *cli_open(cli_args *a, const gy_model_options *options, int *code) {
     gy_model_options o = options ? *options : (gy_model_options){0};
     gy_err err = {0};
     gy_model *m = NULL;
     char *path = NULL, *template = NULL;
     const char *name = cli_model_name(a);
+    bool fetched = false, path_known;
     if (!name) return *code = EXIT_USAGE, NULL;
     if (a->chat_template) o.chat_template = a->chat_template;
     if (a->chat_template_file)
         o.chat_template = template = cli_read(a->chat_template_file, NULL, &err);
-    if (!err.rc && !gy_model_find(name, &path, &err)) gy_model_open(path, &o, &m, &err);
+    if (!err.rc && gy_model_find(name, &path, &err) == GY_ENOTFOUND && a->command == CMD_RUN &&
+        is_repo(name) && !strchr(name, ':'))
+        pull(a, name, &path, &err), fetched = true;
+    if (!err.rc) gy_model_open(path, &o, &m, &err);
+    path_known = path;
     gy_free(template);
     gy_free(path);
     if (!m) *code = cli_fail(a, &err);
+    if (!m && fetched && !path_known && err.rc == GY_EIO) *code = EXIT_NET;
     return m;
 }
 
@@ -250,7 +284,9 @@ bool cli_progress(void *arg, const char *what, uint64_t done, uint64_t total) {
     cli_bar *bar = arg;
     double now = cli_now();
     if (!bar->start) bar->start = now, bar->last = cli_tty(2) ? 0 : now, bar->first = done;
-    if (done < bar->first) bar->first = done, bar->start = now;
+    if (done < bar->first || strncmp(bar->what, what, sizeof bar->what - 1))
+        bar->first = done, bar->start = now;
+    snprintf(bar->what, sizeof bar->what, "%s", what);
     bool tty = cli_tty(2), last = total && done == total && bar->drawn != done;
     bool due = now - bar->last >= (tty ? 0.1 : 5.0) || (last && (tty || bar->shown));
     if (!bar->quiet && due)

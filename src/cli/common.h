@@ -47,6 +47,7 @@ typedef struct {
     const char *unit; /* what is counted, such as "tokens"; NULL: bytes */
     bool shown, quiet;
     uint64_t first, drawn;
+    char what[64]; /* the start of what is counted now, for rates are per file */
 } cli_bar;
 bool cli_progress(void *bar, const char *what, uint64_t done, uint64_t total);
 void cli_progress_end(cli_bar *bar);

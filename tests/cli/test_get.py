@@ -185,7 +185,7 @@ class GetTest(unittest.TestCase):
         lines = shown.split("\r\x1b[K")
         self.assertGreater(len(lines), 5, "a line that is drawn again")
         self.assertLessEqual(len(lines), 10 * took + 2 * len(FILES) + 3, "at most ten a second, and the last of a file")
-        self.assertTrue(any("model.safetensors" in line and "MB/s" in line and "left" in line for line in lines), lines)
+        self.assertTrue(any("model.safetensors" in line and "B/s, " in line and "left" in line for line in lines), lines)
         self.assertTrue(lines[-1].rstrip().endswith(COMMIT) and lines[-1].count("\n") == 1, "the line is gone, the path is shown")
 
     def test_interrupt_keeps_what_came(self):
@@ -232,6 +232,23 @@ class GetTest(unittest.TestCase):
         self.assertEqual(run("rm", "org/absent", "--yes").returncode, 3)
         self.assertEqual(run("rm", "org/tiny", "--yes").returncode, 0)
         self.assertFalse(self.repo.exists())
+
+    def test_run_pulls_only_when_told(self):
+        env = {**os.environ, "HF_HUB_CACHE": str(self.cache), "HF_ENDPOINT": self.url, "GYRE_HOME": self.dir.name + "/home",
+               "HF_HUB_OFFLINE": "", "HF_TOKEN": ""}
+
+        def run(*args):
+            return subprocess.run([GYRE, *args], capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL, timeout=60)
+        for args in (["run", "org/tiny", "Hi"], ["inspect", "org/tiny"]):
+            self.assertEqual(run(*args).returncode, 3)
+        self.assertEqual(Hub.log, [], "nothing is asked of the network unless told")
+        done = run("run", "org/tiny", "Hi", "--pull")
+        self.assertIn("downloading org/tiny", done.stderr)
+        self.assertEqual((self.repo / "snapshots" / COMMIT / "model.safetensors").read_bytes(), BIG)
+        self.assertEqual(done.returncode, 3, "what was fetched is no model")
+        self.assertEqual(run("run", "org/absent", "Hi", "--pull").returncode, 3)
+        env["HF_ENDPOINT"] = "http://127.0.0.1:1"
+        self.assertEqual(run("run", "org/other", "Hi", "--pull").returncode, 5)
 
     def test_wrong_bytes(self):
         Hub.wrong_bytes = True
