@@ -309,7 +309,7 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, 
 }
 
 /* Everything that can fail comes first and leaves only spare room and spare pages behind. */
-gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
+gy_rc gy_kv_reserve_drafts(gy_kv *kv, struct gy_seq *seq, int n, int drafts, gy_err *err) {
     if (n < 0 || n > INT_MAX - GY_PAGE - seq->len)
         return gy_fail(err, GY_ELIMIT, "cannot append %d tokens to a sequence of %d", n, seq->len);
     if (n == 0) return GY_OK;
@@ -323,7 +323,9 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
         gy_rc rc = pool_stock(kv, &kv->group[g], more, err);
         if (rc) return rc;
     }
-    gy_rc rc = gy_state_reserve(kv->state, &seq->state, seq->len, seq->replay, n, err);
+    int base = drafts ? n - drafts : seq->replay < n ? seq->replay : n;
+    base = seq->committed < seq->len ? -1 : seq->len + base; /* a round of drafts goes on */
+    gy_rc rc = gy_state_reserve(kv->state, &seq->state, seq->len, base, n, err);
     if (rc) return rc;
     for (int g = 0; g < kv->n_groups; g++) {
         group *gr = &kv->group[g];
@@ -338,6 +340,10 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
         while (p->n < pages) p->at[p->n++] = page_take(gr);
     }
     return GY_OK;
+}
+
+gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
+    return gy_kv_reserve_drafts(kv, seq, n, 0, err);
 }
 
 /* Pages of a WINDOW group that neither a query nor a withdrawal of up to GY_PAGE rows can reach. */
@@ -356,7 +362,7 @@ void gy_kv_append_drafts(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int 
     GY_ASSERT(n >= 0 && n <= seq->tok_cap - seq->len && drafts >= 0 && drafts <= n);
     if (n) memcpy(seq->tok + seq->len, tok, (size_t)n * sizeof *tok);
     int again = n < seq->replay ? n : seq->replay; /* of these, tokens that were there before */
-    gy_state_append(kv->state, &seq->state, seq->len + again);
+    gy_state_append(kv->state, &seq->state);
     seq->len += n, seq->replay -= again;
     if (drafts < n) seq->committed = seq->len - drafts;
     for (int g = 0; g < kv->n_groups; g++) {

@@ -58,6 +58,9 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **seq, 
 /* Makes positions [len, len + n) writable: takes pages, copies a shared tail. GY_ELIMIT when the
  * bound is reached: the sequence is unchanged. */
 gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
+/* The same for rows of which the last `drafts` may be withdrawn: going back to the first of them,
+ * or to any, is then cheap for STATE layers too. */
+gy_rc gy_kv_reserve_drafts(gy_kv *kv, struct gy_seq *seq, int n, int drafts, gy_err *err);
 /* Appends n tokens whose rows have been put, and commits them; WINDOW groups drop what is out of
  * reach. */
 void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n);

@@ -102,13 +102,14 @@ static int add_pos(int *at, int n, int pos) {
     return n + 1;
 }
 
-gy_rc gy_state_reserve(gy_state_pool *pool, gy_state *s, int len, int replay, int n, gy_err *err) {
+gy_rc gy_state_reserve(gy_state_pool *pool, gy_state *s, int len, int base, int n, gy_err *err) {
     int at[GY_STATE_TARGETS + 1], targets = 0, end = len + n;
     if (!pool || n == 0) return GY_OK;
-    GY_ASSERT(gy_state_pos(s) == len && n <= INT_MAX - len);
+    GY_ASSERT(gy_state_pos(s) == len && n <= INT_MAX - len && base <= end &&
+              (base < 0 || base >= len));
     drop_next(pool, s); /* of a step that did not come to its end */
     targets = add_pos(at, targets, end);
-    if (replay > 0 && replay < n) targets = add_pos(at, targets, len + replay);
+    if (base > len) targets = add_pos(at, targets, base);
     for (int i = 0; i < GY_STATE_LEVELS; i++) {
         int pos = end / spacing(i) * spacing(i);
         if (pos > len) targets = add_pos(at, targets, pos);
@@ -122,17 +123,18 @@ gy_rc gy_state_reserve(gy_state_pool *pool, gy_state *s, int len, int replay, in
         }
         s->next[s->nexts++] = (gy_state_mark){at[i], b};
     }
+    if (base >= 0) s->base = base;
     return GY_OK;
 }
 
-void gy_state_append(gy_state_pool *pool, gy_state *s, int was) {
+void gy_state_append(gy_state_pool *pool, gy_state *s) {
     if (!pool || !s->nexts) return;
     memcpy(s->mark + s->marks, s->next, (size_t)s->nexts * sizeof *s->mark);
     s->marks += s->nexts, s->nexts = 0;
     int len = gy_state_pos(s), kept = 0;
     for (int i = 0; i < s->marks; i++) {
         int pos = s->mark[i].pos;
-        if (pos == len || pos == was || aligned_mark(pos, len))
+        if (pos == len || pos == s->base || aligned_mark(pos, len))
             s->mark[kept++] = s->mark[i];
         else
             block_unref(pool, s->mark[i].block);

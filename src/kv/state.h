@@ -3,17 +3,18 @@
  * A block is the state of every STATE layer after so many tokens of one sequence; with no tokens it
  * is all zero and has no block. A mark is a block and its position:
  *
- *     marks    [ 0..768) [ 0..896) [ 0..959) [ 0..960)    ascending; the last is the sequence's len
- *               256-aligned  64-aligned  before the last step
- *     next     [ 0..961)                                  written by the running step
+ *     marks    [0..768) [0..896)   [0..959)   [0..960)    ascending; the last is at the
+ *               256 k     64 k      base      len         sequence's len
+ *     next     [0..961)                                   written by the running step
  *
  *     block:   layer a: conv [taps - 1][cols], scan [v_heads][vdim][kdim]   layer b: ...   f32
  *
- * A step reads the last mark and writes other blocks, so that what a step found is still there
- * after it: going back to where the step began costs nothing. Besides these two, the nearest mark
- * at or below len is kept for each spacing of 64, 256 and 1024 positions. Going back to a position
- * without a mark means going back to the nearest mark before it and feeding the tokens between
- * again (gy_seq.replay); at worst that is the whole sequence.
+ * A step reads the last mark and writes other blocks, so that what it found is still there after
+ * it. Between steps are kept: len; base, where the drafts of the last step began, else where the
+ * step itself began, so that withdrawing it costs nothing; and for each spacing of 64, 256 and 1024
+ * positions the nearest mark at or below len. Going back to a position without a mark means going
+ * back to the nearest before it and feeding the tokens between again (gy_seq.replay); at worst that
+ * is the whole sequence.
  *
  * Blocks are refcounted and not changed once appended; a fork shares them. Thread: a pool and its
  * sequences belong to the engine's thread; kernels write different parts of one block at once.
@@ -40,7 +41,7 @@ typedef struct { /* part of a gy_seq; all-zero is the state of no tokens */
     gy_state_mark mark[GY_STATE_MARKS + GY_STATE_TARGETS];
     int marks;
     gy_state_mark next[GY_STATE_TARGETS];
-    int nexts;
+    int nexts, base;
 } gy_state;
 
 /* *pool is NULL when no layer keeps state; every function takes that for nothing to do. */
@@ -52,11 +53,12 @@ void gy_state_pool_free(gy_state_pool *pool); /* after its sequences */
 int64_t gy_state_block_bytes(const gy_state_pool *pool);
 int64_t gy_state_held_bytes(const gy_state_pool *pool); /* taken from the system so far */
 
-/* Takes the blocks that a step over positions [len, len + n) writes; replay: how many of these were
- * in the sequence before. On failure s is as it was. */
-gy_rc gy_state_reserve(gy_state_pool *pool, gy_state *s, int len, int replay, int n, gy_err *err);
-/* The step has run: what it wrote becomes marks. was: len of before it, and the tokens replayed. */
-void gy_state_append(gy_state_pool *pool, gy_state *s, int was);
+/* Takes the blocks that a step over positions [len, len + n) writes. base, in len..len + n, is the
+ * position that is gone back to most likely: of the first draft, or of the first new token; -1: as
+ * in the step before. On failure s is as it was. */
+gy_rc gy_state_reserve(gy_state_pool *pool, gy_state *s, int len, int base, int n, gy_err *err);
+/* The step has run: what it wrote becomes marks. */
+void gy_state_append(gy_state_pool *pool, gy_state *s);
 /* The position of the nearest mark at or below n; 0 is always one. */
 int gy_state_back(const gy_state *s, int n);
 /* Forgets marks beyond n. */

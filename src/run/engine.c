@@ -162,7 +162,7 @@ gy_rc gy_seq_fork(gy_engine *e, const gy_seq *from, gy_seq **seq, gy_err *err) {
 }
 
 int gy_seq_len(const gy_seq *seq) {
-    return seq->len;
+    return seq->len + seq->replay;
 }
 const int32_t *gy_seq_tokens(const gy_seq *seq) {
     return seq->tok;
@@ -170,8 +170,8 @@ const int32_t *gy_seq_tokens(const gy_seq *seq) {
 
 gy_rc gy_seq_trim(gy_engine *e, gy_seq *seq, int len, gy_err *err) {
     if (err) *err = (gy_err){0};
-    if (len < 0 || len > seq->len)
-        return gy_fail(err, GY_EARG, "trim: length %d is not in 0..%d", len, seq->len);
+    if (len < 0 || len > gy_seq_len(seq))
+        return gy_fail(err, GY_EARG, "trim: length %d is not in 0..%d", len, gy_seq_len(seq));
     return gy_kv_trim(e->kv, seq, len, err);
 }
 

@@ -35,10 +35,10 @@ static gy_rc check(const gy_engine *e, const struct gy_seq *seq, const gy_reques
         return gy_fail(err, GY_EARG, "request: top_logprobs %d is not in 0..%d", r->top_logprobs,
                        GY_TOP_LOGPROBS);
     if (r->n_stop < 0) return gy_fail(err, GY_EARG, "request: n_stop %d is negative", r->n_stop);
-    if (r->n > e->context - seq->len)
+    if (r->n > e->context - gy_seq_len(seq))
         return gy_fail(err, GY_ELIMIT,
                        "request: %d tokens after %d held do not fit the context of %d", r->n,
-                       seq->len, e->context);
+                       gy_seq_len(seq), e->context);
     return GY_OK;
 }
 

@@ -26,10 +26,10 @@ static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, 
         if (feed->n && !feed->ids) return gy_fail(err, GY_EARG, "feed %d: ids is NULL", f);
         if (feed->first_out < feed->n && !logits)
             return gy_fail(err, GY_EARG, "feed %d: logits are wanted, but there is no room", f);
-        if (feed->n > e->context - feed->seq->len)
+        if (feed->n > e->context - gy_seq_len(feed->seq))
             return gy_fail(err, GY_ELIMIT,
                            "feed %d: %d positions and %d more do not fit the context of %d", f,
-                           feed->seq->len, feed->n, e->context);
+                           gy_seq_len(feed->seq), feed->n, e->context);
         for (int i = 0; i < feed->n; i++)
             if (feed->ids[i] < 0 || feed->ids[i] >= e->vocab)
                 return gy_fail(err, GY_EARG, "feed %d: token id %d at %d is not in 0..%d", f,
@@ -41,24 +41,32 @@ static gy_rc check_feeds(const gy_engine *e, const gy_feed *feeds, int n_feeds, 
     return GY_OK;
 }
 
+/* One row: of the batch's last span, which is not counted yet. */
+static void add_row(gy_engine *e, gy_batch *b, int32_t tok, int pos, bool out) {
+    e->tok[b->rows] = tok, e->pos[b->rows] = pos, e->of[b->rows] = b->spans;
+    if (out) e->out[b->outs++] = b->rows;
+    b->rows++;
+}
+
 /* Fills the batch with rows of the feeds from (feed f, token i) on; both are moved on. drafts[s]:
- * of the rows of span s, how many are drafts. */
+ * of the rows of span s, how many are drafts. Tokens that a sequence must replay come first. */
 static gy_batch fill(gy_engine *e, const gy_feed *feeds, int n_feeds, int *f, int *i) {
     gy_batch b = {
         .tok = e->tok, .pos = e->pos, .of = e->of, .span = e->span, .out = e->out, .seq = e->seq};
     for (; *f < n_feeds; ++*f, *i = 0) {
         const gy_feed *feed = feeds + *f;
-        int n = feed->n - *i;
-        if (n > e->chunk - b.rows) n = e->chunk - b.rows;
+        int room = e->chunk - b.rows, pos = feed->seq->len, again = feed->seq->replay;
         if (feed->n == *i) continue;
-        if (!n) break;
-        int pos0 = feed->seq->len;
-        e->span[b.spans] = (gy_span){.seq = b.spans, .row0 = b.rows, .n = n, .pos0 = pos0};
+        if (!room) break;
+        if (again > room) again = room;
+        int n = feed->n - *i;
+        if (n > room - again) n = room - again;
+        e->span[b.spans] =
+            (gy_span){.seq = b.spans, .row0 = b.rows, .n = again + n, .pos0 = pos};
         e->seq[b.spans] = feed->seq;
-        for (int t = 0; t < n; t++, b.rows++) {
-            e->tok[b.rows] = feed->ids[*i + t], e->pos[b.rows] = pos0 + t, e->of[b.rows] = b.spans;
-            if (*i + t >= feed->first_out) e->out[b.outs++] = b.rows;
-        }
+        for (int t = 0; t < again; t++, pos++) add_row(e, &b, feed->seq->tok[pos], pos, false);
+        for (int t = 0; t < n; t++, pos++)
+            add_row(e, &b, feed->ids[*i + t], pos, *i + t >= feed->first_out);
         int first = feed->n - feed->drafts - *i; /* row of the span that is the first draft */
         e->drafts[b.spans++] = first < 0 ? n : first < n ? n - first : 0;
         *i += n;
@@ -69,7 +77,7 @@ static gy_batch fill(gy_engine *e, const gy_feed *feeds, int n_feeds, int *f, in
 
 static gy_rc reserve(gy_engine *e, const gy_batch *b, gy_err *err) {
     for (int s = 0; s < b->spans; s++) {
-        gy_rc rc = gy_kv_reserve(e->kv, b->seq[s], b->span[s].n, err);
+        gy_rc rc = gy_kv_reserve_drafts(e->kv, b->seq[s], b->span[s].n, e->drafts[s], err);
         if (rc) return rc;
     }
     return GY_OK;
