@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "cli/common.h"
 
 static const struct {
     int bit;
@@ -239,14 +240,12 @@ static int unknown(const cli_args *a, const char *s, size_t n) {
         int d = f->commands & a->command ? distance(name + strspn(name, "-"), f->name) : 99;
         if (d < least) least = d, best = f->name;
     }
-    fprintf(stderr, "gyre %s: unknown flag %s%s%s%s\n", a->command_name, name,
-            best ? "; did you mean --" : "", best ? best : "", best ? "?" : "");
-    return EXIT_USAGE;
+    return cli_usage(a, "unknown flag %s%s%s%s", name, best ? "; did you mean --" : "",
+                     best ? best : "", best ? "?" : "");
 }
 
 static int wrong(const cli_args *a, const struct flag *f, const char *value, const char *expected) {
-    fprintf(stderr, "gyre %s: --%s: '%s' is not %s\n", a->command_name, f->name, value, expected);
-    return EXIT_USAGE;
+    return cli_usage(a, "--%s: '%s' is not %s", f->name, value, expected);
 }
 
 static int set(cli_args *a, const struct flag *f, const char *value, bool off) {
@@ -285,8 +284,7 @@ static int config_set(cli_args *a, const char *path, const char *name, size_t n,
     const struct flag *any = flag_find(~0, spelled, strlen(spelled), &off);
     const struct flag *f = flag_find(a->command, spelled, strlen(spelled), &off);
     if (!any || any->at == 0xFFFF || !value) {
-        fprintf(stderr, "gyre: %s: '%.*s' is no flag's name with a value\n", path, (int)n, name);
-        return EXIT_USAGE;
+        return cli_usage(a, "%s: '%.*s' is no flag's name with a value", path, (int)n, name);
     }
     return f ? set(a, f, value, off) : EXIT_OK;
 }
@@ -295,10 +293,7 @@ static int config_set(cli_args *a, const char *path, const char *name, size_t n,
 static int config_json(cli_args *a, const char *path, const char *text, size_t n) {
     static gy_json_doc doc; /* flags point into it */
     gy_err err = {0};
-    if (gy_json_parse(&doc, text, n, &err)) {
-        fprintf(stderr, "gyre: %s: %s\n", path, err.msg);
-        return EXIT_USAGE;
-    }
+    if (gy_json_parse(&doc, text, n, &err)) return cli_usage(a, "%s: %s", path, err.msg);
     int rc = EXIT_OK;
     for (uint32_t i = 0; !rc && i < doc.root->n; i++) {
         const gy_json *v = doc.root->item + i, *list = v->kind == GY_JSON_ARR ? v->item : v;
@@ -322,9 +317,8 @@ static int read_config(cli_args *a, const char *path) {
     bool bad = !f || ferror(f);
     if (f) fclose(f);
     if (bad || n == sizeof text - 1) {
-        fprintf(stderr, "gyre: --config %s: %s\n", path,
-                bad ? strerror(errno ? errno : ENOENT) : "larger than 64 KiB");
-        return EXIT_USAGE;
+        return cli_usage(a, "--config %s: %s", path,
+                         bad ? strerror(errno ? errno : ENOENT) : "larger than 64 KiB");
     }
     text[n] = 0;
     if (text[strspn(text, " \t\r\n")] == '{') return config_json(a, path, text, n);
@@ -370,8 +364,7 @@ static int read_argv(cli_args *a, int argc, char **argv, bool config_only) {
         const char *s = argv[i];
         if (flags_end || !is_flag(s)) {
             if (config_only) continue;
-            if (a->words == CLI_WORDS)
-                return fprintf(stderr, "gyre: more than %d arguments\n", CLI_WORDS), EXIT_USAGE;
+            if (a->words == CLI_WORDS) return cli_usage(a, "more than %d arguments", CLI_WORDS);
             a->word[a->words++] = s;
             continue;
         }
@@ -388,10 +381,7 @@ static int read_argv(cli_args *a, int argc, char **argv, bool config_only) {
             return unknown(a, s, n);
         }
         if (!value && f->kind != SWITCH) {
-            if (i + 1 == argc)
-                return fprintf(stderr, "gyre %s: %s needs a value %s\n", a->command_name, s,
-                               f->arg),
-                       EXIT_USAGE;
+            if (i + 1 == argc) return cli_usage(a, "%s needs a value %s", s, f->arg);
             value = argv[++i];
         }
         bool is_config = f->at == 0xFFFF;
@@ -407,8 +397,7 @@ static int finish(cli_args *a) {
     char *end;
     if (!a->seed) return EXIT_OK;
     a->sampling.seed = strtoull(a->seed, &end, 0);
-    if (end == a->seed || *end)
-        return fprintf(stderr, "gyre: --seed: '%s' is not an integer\n", a->seed), EXIT_USAGE;
+    if (end == a->seed || *end) return cli_usage(a, "--seed: '%s' is not an integer", a->seed);
     a->seed_given = true;
     return EXIT_OK;
 }
@@ -436,6 +425,9 @@ int cli_args_parse(cli_args *a, int argc, char **argv) {
     /* Not given: ask.c decides, by command and model. */
     a->sampling.temperature = a->sampling.top_p = a->sampling.min_p = NAN;
     a->sampling.repetition_penalty = NAN, a->sampling.top_k = INT_MIN;
+    for (int i = 2; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--json"))
+            a->json = true; /* errors of what stands before it follow it */
     const char *config = getenv("GYRE_CONFIG");
     int rc = config && *config ? read_config(a, config) : EXIT_OK;
     if (!rc) rc = read_argv(a, argc, argv, true);

@@ -88,7 +88,8 @@ class Usage(unittest.TestCase):
             self.assertIn("unexpected argument 'x'" if "x" in args else "unexpected argument", done.stderr, args)
 
     def test_errors_follow_json(self):
-        for args, code in ((["generate", "--json"], 2), (["inspect", "/nowhere", "--json"], 3), (["bench", TINY, "-r", "0", "--json"], 2)):
+        for args, code in ((["generate", "--json"], 2), (["inspect", "/nowhere", "--json"], 3), (["bench", TINY, "-r", "0", "--json"], 2),
+                           (["generate", TINY, "--bogus", "--json"], 2), (["generate", TINY, "-n", "x", "--json"], 2)):
             done = gyre(*args)
             self.assertEqual((done.returncode, done.stderr), (code, ""), args)
             self.assertIn("message", json.loads(done.stdout)["error"])
