@@ -6,3 +6,6 @@ if(TARGET gyre)
     endif()
   endforeach()
 endif()
+# Parts of the program that have no terminal in them are tested alone.
+gy_test(cli_text base)
+target_sources(test_cli_text PRIVATE ${CMAKE_SOURCE_DIR}/src/cli/think.c ${CMAKE_SOURCE_DIR}/src/cli/width.c)
