@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/dmath.h"
 #include "base/num.h"
 
 typedef struct {
@@ -10,6 +11,7 @@ typedef struct {
     const gy_tensors *t;
     bool *used; /* [t->n] bound */
     gy_desc_root root;
+    int taps_last; /* 1 + whether the convolutions seen so far have the taps last; 0: none seen */
     gy_err *err;
 } binder;
 
@@ -53,6 +55,12 @@ static gy_rc want_shape(binder *b, const gy_tensor *t, int64_t rows, int64_t col
                    shape_text(t, found), (long long)rows, (long long)cols);
 }
 
+static float float_at(const gy_tensor *t, int64_t i) {
+    return t->type == GY_T_F32   ? gy_bits_f32(gy_load_u32(t->data + 4 * i))
+           : t->type == GY_T_F16 ? gy_f16_f32(gy_load_u16(t->data + 2 * i))
+                                 : gy_bf16_f32(gy_load_u16(t->data + 2 * i));
+}
+
 /* Copies a vector of any plain float type to f32 in the model's arena; n is checked by the caller.
  */
 static gy_rc read_vector(binder *b, const gy_tensor *t, int64_t n, const float **out) {
@@ -65,10 +73,7 @@ static gy_rc read_vector(binder *b, const gy_tensor *t, int64_t n, const float *
                        t->name, gy_ttype_name(t->type));
     float *v = gy_arena_alloc(&b->m->arena, (size_t)n * sizeof *v);
     if (!v) return gy_fail(b->err, GY_ENOMEM, "tensor %s: out of memory", t->name);
-    for (int64_t i = 0; i < n; i++)
-        v[i] = t->type == GY_T_F32   ? gy_bits_f32(gy_load_u32(t->data + 4 * i))
-               : t->type == GY_T_F16 ? gy_f16_f32(gy_load_u16(t->data + 2 * i))
-                                     : gy_bf16_f32(gy_load_u16(t->data + 2 * i));
+    for (int64_t i = 0; i < n; i++) v[i] = float_at(t, i);
     *out = v;
     return GY_OK;
 }
@@ -283,15 +288,105 @@ typedef struct {
     gy_weight **out;
 } part;
 
+static gy_rc bind_parts(binder *b, const gy_layer *l, const part *parts, size_t n) {
+    for (const part *p = parts; p < parts + n; p++) {
+        char module[224];
+        if (!p->role) continue;
+        snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, p->role);
+        gy_rc rc = p->rows ? bind_matrix(b, module, p->rows, p->cols, p->bias, p->out)
+                           : bind_norm(b, module, p->cols, p->cols2, p->bias, p->out);
+        if (rc) return rc;
+    }
+    return GY_OK;
+}
+
+/* ---- Delta mixers ---- */
+
+/* A tensor by its whole name inside the layer. */
+static gy_rc take_vector(binder *b, const gy_layer *l, const char *name, int n, const float **out) {
+    char full[256];
+    snprintf(full, sizeof full, "%s%s%s", b->root.body, l->prefix, name);
+    const gy_tensor *t = gy_tensors_find(b->t, full);
+    if (!t) return gy_fail(b->err, GY_EFORMAT, "tensor %s is missing", full);
+    b->used[t - b->t->at] = true, b->m->bound->bytes += (int64_t)t->bytes;
+    b->m->bound->parameters += n;
+    return read_vector(b, t, n, out);
+}
+
+/* [channels, taps, 1], or [channels, 1, taps] in files that were not converted for MLX; to
+ * [taps][channels]. */
+static gy_rc bind_conv(binder *b, const gy_layer *l, int channels, int taps, const float **out) {
+    char module[224], found[160];
+    snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, l->mix.delta.conv);
+    const gy_tensor *t = take(b, module, "weight");
+    if (!t) return missing(b, module, "weight");
+    bool last = t->dims == 3 && t->shape[1] == 1 && taps > 1;
+    if (t->dims != 3 || t->shape[0] != channels || t->shape[1] * t->shape[2] != taps ||
+        (t->shape[1] != 1 && t->shape[2] != 1))
+        return gy_fail(b->err, GY_EFORMAT, "tensor %s has shape %s, expected [%d, %d, 1]", t->name,
+                       shape_text(t, found), channels, taps);
+    if (t->type != GY_T_F32 && t->type != GY_T_F16 && t->type != GY_T_BF16)
+        return gy_fail(b->err, GY_EFORMAT, "tensor %s has type %s, expected F32, F16 or BF16",
+                       t->name, gy_ttype_name(t->type));
+    if (b->taps_last && b->taps_last != 1 + last)
+        return gy_fail(b->err, GY_EFORMAT, "tensor %s: taps last in some layers only", t->name);
+    b->taps_last = 1 + last;
+    float *w = gy_arena_alloc(&b->m->arena, (size_t)channels * (size_t)taps * sizeof *w);
+    if (!w) return gy_fail(b->err, GY_ENOMEM, "tensor %s: out of memory", t->name);
+    for (int c = 0; c < channels; c++)
+        for (int j = 0; j < taps; j++)
+            w[(size_t)j * (size_t)channels + (size_t)c] = float_at(t, (int64_t)c * taps + j);
+    b->m->bound->parameters += (int64_t)channels * taps;
+    return *out = w, GY_OK;
+}
+
+static gy_rc bind_delta(binder *b, const gy_layer *l, gy_bound_delta *o) {
+    const gy_delta *d = &l->mix.delta;
+    int w = b->m->desc.width, v = d->v_heads * d->vdim, channels = 2 * d->k_heads * d->kdim + v;
+    const part parts[] = {
+        {d->qkv, channels, w, 0, false, &o->qkv},
+        {d->z, v, w, 0, false, &o->z},
+        {d->b, d->v_heads, w, 0, false, &o->b},
+        {d->a, d->v_heads, w, 0, false, &o->a},
+        {d->qkvz, channels + v, w, 0, false, &o->qkvz},
+        {d->ba, 2 * d->v_heads, w, 0, false, &o->ba},
+        {d->norm, 0, d->vdim, 0, false, &o->norm},
+        {d->o, w, v, 0, false, &o->o},
+    };
+    const float *log_rate;
+    gy_rc rc = bind_parts(b, l, parts, sizeof parts / sizeof *parts);
+    if (!rc) rc = bind_conv(b, l, channels, d->taps, &o->conv);
+    if (!rc) rc = take_vector(b, l, d->dt_bias, d->v_heads, &o->dt_bias);
+    if (!rc) rc = take_vector(b, l, d->rate, d->v_heads, &log_rate);
+    if (rc) return rc;
+    float *rate = gy_arena_alloc(&b->m->arena, (size_t)d->v_heads * sizeof *rate);
+    if (!rate) return gy_fail(b->err, GY_ENOMEM, "binding: out of memory");
+    for (int i = 0; i < d->v_heads; i++) rate[i] = (float)gy_dexp(log_rate[i]);
+    return o->rate = rate, GY_OK;
+}
+
+/* What the spelling of the convolutions says about the norms. */
+static void norms_by_taps(binder *b) {
+    gy_desc *d = &b->m->desc;
+    if (!d->norm_by_taps || b->taps_last != 2) return;
+    d->norm = GY_NORM_RMS_PLUS1;
+    for (gy_layer *l = d->layer; l < d->layer + d->n_layers; l++)
+        l->mix.qk_norm_form = GY_NORM_RMS_PLUS1;
+}
+
 static gy_rc bind_layer(binder *b, const gy_layer *l, gy_bound_layer *o) {
     const gy_desc *d = &b->m->desc;
     const gy_mix *m = &l->mix;
     const gy_ffn *f = &l->ffn;
     int w = d->width, q = m->heads * m->dim, kv = m->kv_heads * m->dim, n = f->width;
     bool nb = d->norm_bias, qb = m->qkv_bias;
+    if (m->kind == GY_MIX_DELTA) {
+        gy_rc rc = bind_delta(b, l, &o->delta);
+        if (rc) return rc;
+    }
     const part parts[] = {
         {l->pre_a, 0, w, 0, nb, &o->pre_a},
-        {m->q, q, w, 0, qb, &o->q},
+        {m->q, m->out_gate ? 2 * q : q, w, 0, qb, &o->q},
         {m->k, kv, w, 0, qb, &o->k},
         {m->v, kv, w, 0, qb, &o->v},
         {m->qkv, q + 2 * kv, w, 0, qb, &o->qkv},
@@ -307,16 +402,7 @@ static gy_rc bind_layer(binder *b, const gy_layer *l, gy_bound_layer *o) {
         {l->post_f, 0, w, 0, nb, &o->post_f},
     };
     _Static_assert(sizeof parts / sizeof *parts == GY_BOUND_ROLES, "one weight per role");
-    for (size_t i = 0; i < GY_BOUND_ROLES; i++) {
-        const part *p = parts + i;
-        char module[224];
-        if (!p->role) continue;
-        snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, p->role);
-        gy_rc rc = p->rows ? bind_matrix(b, module, p->rows, p->cols, p->bias, p->out)
-                           : bind_norm(b, module, p->cols, p->cols2, p->bias, p->out);
-        if (rc) return rc;
-    }
-    return GY_OK;
+    return bind_parts(b, l, parts, GY_BOUND_ROLES);
 }
 
 static gy_rc choose_root(binder *b) {
@@ -409,6 +495,7 @@ gy_rc gy_bind(gy_model *m, gy_err *err) {
     if (!rc) rc = bind_outside(&b);
     for (size_t i = 0; !rc && i < layers; i++)
         rc = bind_layer(&b, m->desc.layer + i, m->bound->layer + i);
+    if (!rc) norms_by_taps(&b);
     if (!rc) rc = audit(&b);
     gy_free(b.used);
     return rc;

@@ -12,9 +12,16 @@
 
 enum { GY_BOUND_ROLES = 15, GY_BOUND_OUTSIDE = 3 };
 
+typedef struct { /* NULL where the files spell it otherwise */
+    gy_weight *qkv, *z, *b, *a, *qkvz, *ba, *norm, *o;
+    const float *conv;           /* [taps][channels] */
+    const float *rate, *dt_bias; /* [v_heads] */
+} gy_bound_delta;
+
 typedef struct { /* NULL where the layer has no such role */
     gy_weight *pre_a, *post_a, *pre_f, *post_f, *q_norm, *k_norm; /* norms: one row of f32 */
     gy_weight *q, *k, *v, *qkv, *o, *gate, *up, *down, *gate_up;
+    gy_bound_delta delta; /* of a delta mixer */
 } gy_bound_layer;
 
 struct gy_bound {

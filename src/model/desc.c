@@ -92,7 +92,7 @@ gy_rc gy_desc_window_from(const gy_json *config, gy_desc *d, int first, gy_err *
 }
 
 /* layer_types: one word per layer. */
-static gy_rc layer_types(const gy_json *config, gy_desc *d, gy_err *err) {
+static gy_rc layer_types(const gy_json *config, bool linear, gy_desc *d, gy_err *err) {
     const gy_json *types = gy_json_get(config, "layer_types");
     bool use = gy_json_b(config, "use_sliding_window", true);
     char quoted[64];
@@ -106,7 +106,8 @@ static gy_rc layer_types(const gy_json *config, gy_desc *d, gy_err *err) {
         const gy_json *t = types->item + l->i;
         if (t->kind != GY_JSON_STR)
             return gy_fail(err, GY_EFORMAT, "config: layer_types[%d] must be a string", l->i);
-        if (!strcmp(t->s, "full_attention")) continue;
+        if (!strcmp(t->s, "full_attention") || (linear && !strcmp(t->s, "linear_attention")))
+            continue;
         if (strcmp(t->s, "sliding_attention"))
             return gy_fail(err, GY_EUNSUPPORTED, "config: layer type \"%s\" is not supported",
                            gy_err_quote(quoted, t->s, t->n));
@@ -231,18 +232,29 @@ gy_rc gy_desc_base(const gy_json *config, const gy_desc_absent *absent, gy_desc 
                                  .ffn = ffn};
         if (!d->layer[i].prefix) return gy_fail(err, GY_ENOMEM, "description: out of memory");
     }
-    rc = layer_types(config, d, err);
+    rc = layer_types(config, absent->linear, d, err);
     if (!rc) rc = ropes(config, absent, d, err);
     return rc;
 }
 
+static const gy_family *const families[] = {gy_families, gy_families_mix};
+enum { FAMILY_LISTS = sizeof families / sizeof *families };
+
 static gy_rc unknown(const gy_json *type, gy_err *err) {
     char quoted[64], list[400];
     size_t n = 0;
-    for (const gy_family *f = gy_families; f->type && n < sizeof list; f++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", f->type);
+    for (size_t i = 0; i < FAMILY_LISTS; i++)
+        for (const gy_family *f = families[i]; f->type && n < sizeof list; f++)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", f->type);
     return gy_fail(err, GY_EUNSUPPORTED, "model_type \"%s\" is not supported; these are: %s",
                    gy_err_quote(quoted, type->s, type->n), list);
+}
+
+static const gy_family *family_of(const char *type) {
+    for (size_t i = 0; i < FAMILY_LISTS; i++)
+        for (const gy_family *f = families[i]; f->type; f++)
+            if (!strcmp(type, f->type)) return f;
+    return NULL;
 }
 
 gy_rc gy_describe(const gy_json *config, gy_desc *d, gy_err *err) {
@@ -250,14 +262,12 @@ gy_rc gy_describe(const gy_json *config, gy_desc *d, gy_err *err) {
     *d = (gy_desc){0};
     if (!gy_json_is(type, GY_JSON_STR))
         return gy_fail(err, GY_EFORMAT, "config: model_type is missing");
-    for (const gy_family *f = gy_families; f->type; f++) {
-        if (strcmp(type->s, f->type)) continue;
-        gy_rc rc = f->describe(config, d, err);
-        if (rc) gy_desc_free(d);
-        d->type = f->type;
-        return rc;
-    }
-    return unknown(type, err);
+    const gy_family *f = family_of(type->s);
+    if (!f) return unknown(type, err);
+    gy_rc rc = f->describe(config, d, err);
+    if (rc) gy_desc_free(d);
+    d->type = f->type;
+    return rc;
 }
 
 void gy_desc_free(gy_desc *d) {

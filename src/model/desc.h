@@ -27,7 +27,22 @@ typedef struct {
     double dyn_base, dyn_factor;
 } gy_rope;
 
+/* The gated delta rule (kv.md 4.7): each value head reads its share of the key heads. Channels of
+ * the convolution are q | k | v. */
 typedef struct {
+    int k_heads, v_heads, kdim, vdim, taps;
+    const char *qkv, *z, *b, *a; /* rows q | k | v of all heads; output gate; beta; decay */
+    const char *qkvz, *ba;       /* fused instead: per key head q | k | v | z and b | a */
+    const char *conv, *norm, *o;
+    const char *rate, *dt_bias; /* whole tensor names: log of the decay's rate; its bias */
+} gy_delta;
+
+typedef enum { GY_MIX_ATTN, GY_MIX_DELTA } gy_mix_kind;
+
+typedef struct {
+    uint8_t kind;  /* gy_mix_kind; of DELTA only `delta` is meant */
+    bool out_gate; /* q has rows q | gate for each head; attention's result is gated by sigmoid */
+    gy_delta delta;
     int heads, kv_heads, dim, window; /* window 0: all */
     const char *q, *k, *v, *qkv, *o;  /* qkv: fused rows q | k | v, instead of q, k, v */
     const char *q_norm, *k_norm;
@@ -73,9 +88,11 @@ typedef struct {
     const char *type;         /* model_type */
     const gy_desc_root *root; /* ends with body NULL */
     const char *embed, *final_norm;
-    uint8_t head;   /* gy_head */
-    uint8_t norm;   /* gy_norm_form of all but q/k norms */
-    bool norm_bias; /* promised by the family: every such norm has a bias */
+    uint8_t head;      /* gy_head */
+    uint8_t norm;      /* gy_norm_form of all but q/k norms */
+    bool norm_bias;    /* promised by the family: every such norm has a bias */
+    bool norm_by_taps; /* files whose convolutions have the taps last hold every norm as w - 1, but
+                        * for those of delta mixers */
     float eps, embed_scale, logit_scale, logit_cap;
     int n_layers, width, vocab, context; /* vocab 0: as many as the embedding has rows */
     gy_layer *layer;                     /* [n_layers] */
@@ -89,7 +106,7 @@ typedef struct {
     const char *type; /* model_type */
     gy_rc (*describe)(const gy_json *config, gy_desc *d, gy_err *err);
 } gy_family;
-extern const gy_family gy_families[]; /* ends with type NULL */
+extern const gy_family gy_families[], gy_families_mix[]; /* each ends with type NULL */
 
 /* Picks the family by model_type. On failure d is empty. */
 gy_rc gy_describe(const gy_json *config, gy_desc *d, gy_err *err);
@@ -104,6 +121,7 @@ typedef struct {
     double eps, theta, partial; /* partial: rotated part of a head, 0 is 1 */
     const char *eps_key;        /* NULL: rms_norm_eps */
     bool pairs;                 /* of rotation, when rope_traditional is absent */
+    bool linear; /* layer_types may say "linear_attention": layers that the family describes */
 } gy_desc_absent;
 
 /* The description that every family edits: reads the keys that llama-like configs share. */

@@ -94,6 +94,26 @@ static void params(out *o, const gy_op *op) {
         if (op->u.logits.a != 1) put_num(o, "times", op->u.logits.a);
         if (op->u.logits.cap != 0) put_num(o, "cap", op->u.logits.cap);
         break;
+    case GY_OP_GATE:
+        put_text(o, "form", gy_gate_names[op->u.gate.form]);
+        put_int(o, "heads", op->u.gate.heads);
+        put_int(o, "dim", op->u.gate.dim);
+        put_int(o, "col", op->u.gate.col);
+        break;
+    case GY_OP_CONV:
+        put_int(o, "cols", op->u.conv.cols);
+        put_int(o, "taps", op->u.conv.taps);
+        break;
+    case GY_OP_SCAN:
+        put_int(o, "k_heads", op->u.scan.k_heads);
+        put_int(o, "v_heads", op->u.scan.v_heads);
+        put_int(o, "kdim", op->u.scan.kdim);
+        put_int(o, "vdim", op->u.scan.vdim);
+        break;
+    case GY_OP_REGROUP:
+        put_int(o, "groups", op->u.regroup.groups);
+        put_int(o, "parts", op->u.regroup.n);
+        break;
     default: break;
     }
 }
@@ -124,7 +144,7 @@ static bool alike(const gy_kvspec *a, const gy_kvspec *b) {
     return same_codec(a->k, b->k) && same_codec(a->v, b->v) && a->heads == b->heads &&
            a->kdim == b->kdim && a->vdim == b->vdim && a->donor == b->donor &&
            a->keep.policy == b->keep.policy && a->keep.window == b->keep.window &&
-           a->keep.sinks == b->keep.sinks;
+           a->keep.sinks == b->keep.sinks && a->conv == b->conv && a->scan == b->scan;
 }
 
 static void print_text(const gy_plan *p, gy_buf *b) {
@@ -137,6 +157,12 @@ static void print_text(const gy_plan *p, gy_buf *b) {
         /* Layers alike are told once, as a range. */
         int last = i;
         while (last + 1 < p->n_layers && alike(s, p->kv + last + 1)) last++;
+        if (s->keep.policy == GY_KEEP_STATE) {
+            gy_buf_printf(b, "\n  layers %d-%d: state of %d + %d values", i, last, s->conv,
+                          s->scan);
+            i = last;
+            continue;
+        }
         gy_buf_printf(b, "\n  layers %d-%d: %d heads, k %d %s,", i, last, s->heads, s->kdim,
                       gy_cparm_name(s->k, name));
         gy_buf_printf(b, " v %d %s, ", s->vdim, gy_cparm_name(s->v, name));
@@ -191,8 +217,8 @@ static void print_json(const gy_plan *p, gy_buf *b) {
         const gy_kvspec *s = p->kv + i;
         gy_buf_printf(b, "%s{\"heads\":%d,\"kdim\":%d,\"vdim\":%d,\"k\":\"%s\",", i ? "," : "",
                       s->heads, s->kdim, s->vdim, gy_cparm_name(s->k, name));
-        gy_buf_printf(b, "\"v\":\"%s\",\"window\":%d}", gy_cparm_name(s->v, name),
-                      s->keep.policy == GY_KEEP_WINDOW ? s->keep.window : 0);
+        gy_buf_printf(b, "\"v\":\"%s\",\"window\":%d,\"state\":%d}", gy_cparm_name(s->v, name),
+                      s->keep.policy == GY_KEEP_WINDOW ? s->keep.window : 0, s->conv + s->scan);
     }
     gy_buf_puts(b, "],\"ops\":[");
     for (int i = 0; i < p->n_ops; i++) {

@@ -1,8 +1,11 @@
 /* model/plan - compiles a description and its weights to a list of operators.
  *
- *     x ---NORM--> h --LINEAR--> qkv --HEADNORM, ROPE in place--> KVPUT, ATTN--> mix --LINEAR--> t
- * [NORM--> h] ADD--> x x ---NORM--> h --LINEAR--> wide --ACT--> act --LINEAR--> t [NORM--> h]
- * ADD--> x           (per layer) x ---PICK--> h --NORM--> t --LOGITS
+ *     x -NORM-> h -LINEAR-> qkv -HEADNORM, ROPE in place-> KVPUT, ATTN-> mix -LINEAR-> t
+ *       t [-NORM-> h] -ADD-> x                                           or, of a delta mixer:
+ *     x -NORM-> h -LINEAR-> delta, beta -CONV in place, SCAN-> mix -GATE, LINEAR-> t ...
+ *
+ *     x -NORM-> h -LINEAR-> wide -ACT-> act -LINEAR-> t [-NORM-> h] -ADD-> x       per layer
+ *     x -PICK-> h -NORM-> t -LOGITS
  *
  * Slots have one width in every layer that uses them alike, so a slot's rows can be shown as they
  * are. What does nothing is not emitted: absent norms, layers without rotation. */
@@ -11,7 +14,21 @@
 #include "codec/kvname.h"
 #include "model/bind.h"
 
-enum { SLOT_X, SLOT_H, SLOT_T, SLOT_QKV, SLOT_MIX, SLOT_WIDE, SLOT_ACT, SLOTS };
+enum {
+    SLOT_X,
+    SLOT_H,
+    SLOT_T,
+    SLOT_QKV,
+    SLOT_MIX,
+    SLOT_WIDE,
+    SLOT_ACT,
+    /* Of some mixers only: columns before they are regrouped; the channels of a delta mixer and
+     * its output gate; its beta and decay. */
+    SLOT_RAW,
+    SLOT_DELTA,
+    SLOT_BETA,
+    SLOTS
+};
 
 typedef struct {
     gy_plan plan; /* first: what the caller holds */
@@ -80,13 +97,29 @@ static void residual(builder *b, const gy_layer *l, gy_weight *post) {
     op->in[1] = (int16_t)from, op->u.add.a = l->res_scale;
 }
 
+static gy_op *regroup(builder *b, const gy_layer *l, int groups, int n, int out, int cols) {
+    gy_op *op = emit(b, GY_OP_REGROUP, l->i, SLOT_RAW, out);
+    op->u.regroup.groups = groups, op->u.regroup.n = n;
+    need(b, out, cols);
+    return op;
+}
+
+static void part_to(gy_op *op, int i, int width, int to) {
+    op->u.regroup.width[i] = width, op->u.regroup.to[i] = to;
+}
+
 static void attention(builder *b, const gy_layer *l, const gy_bound_layer *w) {
     const gy_mix *m = &l->mix;
-    int q = m->heads * m->dim, kv = m->kv_heads * m->dim;
+    int q = m->heads * m->dim, kv = m->kv_heads * m->dim, gate = q + 2 * kv;
     int in = norm(b, l->i, w->pre_a, SLOT_X, SLOT_H);
     gy_weight *const split[3] = {w->q, w->k, w->v}, *const fused[3] = {w->qkv},
                      *const out[3] = {w->o};
-    linear(b, l->i, w->qkv ? fused : split, in, SLOT_QKV);
+    linear(b, l->i, w->qkv ? fused : split, in, m->out_gate ? SLOT_RAW : SLOT_QKV);
+    if (m->out_gate) { /* heads of q | gate, then k | v */
+        gy_op *op = regroup(b, l, m->heads, 2, SLOT_QKV, gate + q);
+        part_to(op, 0, m->dim, 0), part_to(op, 1, m->dim, gate);
+        op->u.regroup.rest = q, op->u.regroup.rest_cols = 2 * kv;
+    }
     headnorm(b, l, w->q_norm, 0, q);
     headnorm(b, l, w->k_norm, q, kv);
     rope(b, l);
@@ -97,8 +130,58 @@ static void attention(builder *b, const gy_layer *l, const gy_bound_layer *w) {
     op->u.attn.kdim = op->u.attn.vdim = m->dim;
     op->u.attn.window = m->window, op->u.attn.scale = m->scale, op->u.attn.cap = m->cap;
     need(b, SLOT_MIX, q);
+    if (m->out_gate) {
+        op = emit(b, GY_OP_GATE, l->i, SLOT_MIX, SLOT_MIX);
+        op->in[1] = SLOT_QKV, op->u.gate.form = GY_GATE_SIGMOID;
+        op->u.gate.heads = m->heads, op->u.gate.dim = m->dim, op->u.gate.col = gate;
+    }
     linear(b, l->i, out, SLOT_MIX, SLOT_T);
     residual(b, l, w->post_a);
+}
+
+/* q | k | v | z of the delta mixer to SLOT_DELTA, b | a to SLOT_BETA. */
+static void delta_inputs(builder *b, const gy_layer *l, const gy_bound_delta *w, int in) {
+    const gy_delta *d = &l->mix.delta;
+    int k = d->k_heads * d->kdim, v = d->v_heads * d->vdim, each = d->v_heads / d->k_heads;
+    gy_weight *const wide[3] = {w->qkv, w->z}, *const thin[3] = {w->b, w->a};
+    gy_weight *const fused[3] = {w->qkvz}, *const gates[3] = {w->ba};
+    if (w->qkvz) {
+        linear(b, l->i, fused, in, SLOT_RAW);
+        gy_op *op = regroup(b, l, d->k_heads, 4, SLOT_DELTA, 2 * (k + v));
+        part_to(op, 0, d->kdim, 0), part_to(op, 1, d->kdim, k);
+        part_to(op, 2, each * d->vdim, 2 * k), part_to(op, 3, each * d->vdim, 2 * k + v);
+    } else {
+        linear(b, l->i, wide, in, SLOT_DELTA);
+    }
+    if (w->ba) {
+        linear(b, l->i, gates, in, SLOT_RAW);
+        gy_op *op = regroup(b, l, d->k_heads, 2, SLOT_BETA, 2 * d->v_heads);
+        part_to(op, 0, each, 0), part_to(op, 1, each, d->v_heads);
+    } else {
+        linear(b, l->i, thin, in, SLOT_BETA);
+    }
+}
+
+static void delta(builder *b, const gy_layer *l, const gy_bound_layer *bound) {
+    const gy_delta *d = &l->mix.delta;
+    const gy_bound_delta *w = &bound->delta;
+    int v = d->v_heads * d->vdim, channels = 2 * d->k_heads * d->kdim + v;
+    gy_weight *const out[3] = {w->o};
+    delta_inputs(b, l, w, norm(b, l->i, bound->pre_a, SLOT_X, SLOT_H));
+    gy_op *op = emit(b, GY_OP_CONV, l->i, SLOT_DELTA, SLOT_DELTA);
+    op->u.conv.cols = channels, op->u.conv.taps = d->taps, op->u.conv.w = w->conv;
+    op = emit(b, GY_OP_SCAN, l->i, SLOT_DELTA, SLOT_MIX);
+    op->in[1] = SLOT_BETA;
+    op->u.scan.k_heads = d->k_heads, op->u.scan.v_heads = d->v_heads;
+    op->u.scan.kdim = d->kdim, op->u.scan.vdim = d->vdim;
+    op->u.scan.dt_bias = w->dt_bias, op->u.scan.rate = w->rate;
+    need(b, SLOT_MIX, v);
+    op = emit(b, GY_OP_GATE, l->i, SLOT_MIX, SLOT_MIX);
+    op->in[1] = SLOT_DELTA, op->w[0] = w->norm, op->u.gate.form = GY_GATE_NORM_SILU;
+    op->u.gate.heads = d->v_heads, op->u.gate.dim = d->vdim, op->u.gate.col = channels;
+    op->u.gate.eps = b->m->desc.eps;
+    linear(b, l->i, out, SLOT_MIX, SLOT_T);
+    residual(b, l, bound->post_a);
 }
 
 static void feed_forward(builder *b, const gy_layer *l, const gy_bound_layer *w) {
@@ -121,7 +204,10 @@ static void compile(builder *b) {
     op->w[0] = w->embed, op->u.embed.scale = d->embed_scale;
     need(b, SLOT_X, d->width), need(b, SLOT_H, d->width), need(b, SLOT_T, d->width);
     for (int i = 0; i < d->n_layers; i++) {
-        attention(b, d->layer + i, w->layer + i);
+        if (d->layer[i].mix.kind == GY_MIX_DELTA)
+            delta(b, d->layer + i, w->layer + i);
+        else
+            attention(b, d->layer + i, w->layer + i);
         feed_forward(b, d->layer + i, w->layer + i);
     }
     emit(b, GY_OP_PICK, -1, SLOT_X, SLOT_H)->flags = GY_OPF_OUTS;
@@ -130,9 +216,18 @@ static void compile(builder *b) {
     op = emit(b, GY_OP_LOGITS, -1, from, -1);
     op->flags = GY_OPF_OUTS, op->w[0] = w->head;
     op->u.logits.a = d->logit_scale, op->u.logits.cap = d->logit_cap;
+    b->plan.n_slots = SLOTS;
+    while (!b->cols[b->plan.n_slots - 1]) b->plan.n_slots--;
 }
 
 static gy_rc kv_spec(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) {
+    const gy_delta *d = &l->mix.delta;
+    if (l->mix.kind == GY_MIX_DELTA) {
+        *s = (gy_kvspec){.donor = -1, .keep.policy = GY_KEEP_STATE};
+        s->conv = (d->taps - 1) * (2 * d->k_heads * d->kdim + d->v_heads * d->vdim);
+        s->scan = d->v_heads * d->vdim * d->kdim;
+        return GY_OK;
+    }
     gy_rc rc = gy_kv_codec_fits(c.k, c.v, l->mix.dim, l->mix.dim, err);
     if (rc) return gy_fail_in(err, "kv: layer %d", l->i), rc;
     *s = (gy_kvspec){.k = c.k,
@@ -148,7 +243,7 @@ static gy_rc kv_spec(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) 
 
 gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_err *err) {
     if (!m->bound) return gy_fail(err, GY_EARG, "%s was opened without weights", m->path);
-    enum { OPS_LAYER = 17, OPS_OUTSIDE = 4 };
+    enum { OPS_LAYER = 20, OPS_OUTSIDE = 4 };
     int layers = m->desc.n_layers;
     builder *b = gy_alloc(sizeof *b);
     if (!b) return gy_fail(err, GY_ENOMEM, "plan: out of memory");
@@ -156,7 +251,7 @@ gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_
     b->plan.op = gy_alloc_n((size_t)b->cap, sizeof *b->plan.op);
     b->plan.kv = gy_alloc_n((size_t)layers, sizeof *b->plan.kv);
     b->plan.n_layers = layers, b->plan.vocab = m->desc.vocab;
-    b->plan.n_slots = SLOTS, b->plan.slot_cols = b->cols;
+    b->plan.slot_cols = b->cols;
     gy_rc rc = b->plan.op && b->plan.kv ? GY_OK : gy_fail(err, GY_ENOMEM, "plan: out of memory");
     for (int i = 0; !rc && i < layers; i++)
         rc = kv_spec(m->desc.layer + i, kv[i], b->plan.kv + i, err);

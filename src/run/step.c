@@ -61,8 +61,7 @@ static gy_batch fill(gy_engine *e, const gy_feed *feeds, int n_feeds, int *f, in
         if (again > room) again = room;
         int n = feed->n - *i;
         if (n > room - again) n = room - again;
-        e->span[b.spans] =
-            (gy_span){.seq = b.spans, .row0 = b.rows, .n = again + n, .pos0 = pos};
+        e->span[b.spans] = (gy_span){.seq = b.spans, .row0 = b.rows, .n = again + n, .pos0 = pos};
         e->seq[b.spans] = feed->seq;
         for (int t = 0; t < again; t++, pos++) add_row(e, &b, feed->seq->tok[pos], pos, false);
         for (int t = 0; t < n; t++, pos++)

@@ -189,6 +189,82 @@ static void add(state *s, const gy_op *op) {
                 row(s, op->in[0], r)[c] + (double)op->u.add.a * row(s, op->in[1], r)[c];
 }
 
+/* ---- Recurrent layers ---- */
+
+static double sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+
+/* From the last row up, so that the inputs of earlier rows are still there. */
+static void conv(state *s, const gy_op *op) {
+    int cols = op->u.conv.cols, taps = op->u.conv.taps;
+    for (int r = s->n - 1; r >= 0; r--)
+        for (int c = 0; c < cols; c++) {
+            double y = 0;
+            for (int j = 0; j < taps && r - j >= 0; j++)
+                y += (double)op->u.conv.w[(taps - 1 - j) * cols + c] * row(s, op->out, r - j)[c];
+            row(s, op->out, r)[c] = y * sigmoid(y);
+        }
+}
+
+static double inverse_length(const double *x, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += x[i] * x[i];
+    return 1 / sqrt(sum + 1e-6);
+}
+
+static void scan(state *s, const gy_op *op) {
+    int kd = op->u.scan.kdim, vd = op->u.scan.vdim, kh = op->u.scan.k_heads,
+        vh = op->u.scan.v_heads;
+    double *matrix = must(malloc((size_t)(kd * vd) * sizeof *matrix));
+    for (int h = 0; h < vh; h++) {
+        memset(matrix, 0, (size_t)(kd * vd) * sizeof *matrix);
+        for (int r = 0; r < s->n; r++) {
+            const double *x = row(s, op->in[0], r), *g = row(s, op->in[1], r);
+            const double *q = x + h / (vh / kh) * kd, *k = q + kh * kd,
+                         *v = x + 2 * kh * kd + h * vd;
+            double a = g[vh + h] + op->u.scan.dt_bias[h], beta = sigmoid(g[h]);
+            double decay = exp(-(double)op->u.scan.rate[h] * log1p(exp(a)));
+            double lq = inverse_length(q, kd) / sqrt(kd), lk = inverse_length(k, kd);
+            for (int i = 0; i < vd; i++) {
+                double *line = matrix + i * kd, m = 0, o = 0;
+                for (int j = 0; j < kd; j++) m += (line[j] *= decay) * k[j] * lk;
+                for (int j = 0; j < kd; j++)
+                    o += (line[j] += beta * (v[i] - m) * k[j] * lk) * q[j] * lq;
+                row(s, op->out, r)[h * vd + i] = o;
+            }
+        }
+    }
+    free(matrix);
+}
+
+static void gate(state *s, const gy_op *op) {
+    int n = op->u.gate.dim;
+    for (int r = 0; r < s->n; r++)
+        for (int h = 0; h < op->u.gate.heads; h++) {
+            const double *x = row(s, op->in[0], r) + h * n,
+                         *g = row(s, op->in[1], r) + op->u.gate.col + h * n;
+            double *y = row(s, op->out, r) + h * n;
+            if (op->u.gate.form == GY_GATE_NORM_SILU)
+                norm((double *)x, n, op->w[0]->file.plane[0], NULL, GY_NORM_RMS, op->u.gate.eps, y);
+            for (int i = 0; i < n; i++)
+                y[i] = op->u.gate.form == GY_GATE_SIGMOID ? x[i] * sigmoid(g[i])
+                                                          : y[i] * g[i] * sigmoid(g[i]);
+        }
+}
+
+static void regroup(state *s, const gy_op *op) {
+    for (int r = 0; r < s->n; r++) {
+        const double *x = row(s, op->in[0], r);
+        double *y = row(s, op->out, r);
+        for (int g = 0; g < op->u.regroup.groups; g++)
+            for (int i = 0; i < op->u.regroup.n; i++)
+                for (int c = 0; c < op->u.regroup.width[i]; c++)
+                    y[op->u.regroup.to[i] + g * op->u.regroup.width[i] + c] = *x++;
+        for (int c = 0; c < op->u.regroup.rest_cols; c++) y[op->u.regroup.rest + c] = *x++;
+    }
+}
+
 static const char *run(state *s, const gy_op *op, double *score) {
     switch (op->kind) {
     case GY_OP_EMBED: embed(s, op); break;
@@ -205,6 +281,10 @@ static const char *run(state *s, const gy_op *op, double *score) {
     case GY_OP_ADD: add(s, op); break;
     case GY_OP_PICK: copy(s, op); break;
     case GY_OP_LOGITS: logits(s, op); break;
+    case GY_OP_CONV: conv(s, op); break;
+    case GY_OP_SCAN: scan(s, op); break;
+    case GY_OP_GATE: gate(s, op); break;
+    case GY_OP_REGROUP: regroup(s, op); break;
     default: return gy_op_names[op->kind];
     }
     return NULL;
