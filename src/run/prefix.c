@@ -7,13 +7,14 @@
 
 typedef struct node node;
 struct node {
-    gy_digest name;
-    node *parent;        /* NULL: page 0 of its root */
-    node *next;          /* bucket */
+    gy_digest before, name; /* before: the parent's name, or the root */
+    node *parent;           /* NULL: page 0 of its root */
+    node *next;             /* bucket */
     node *newer, *older; /* use; a parent is never older than its child, so the oldest is a leaf */
     int index, children;
     int32_t tok[GY_PAGE];
     gy_page *page[GY_KV_GROUPS]; /* NULL: not offered yet */
+    bool stored[GY_KV_GROUPS];   /* page files known to be there */
 };
 
 struct gy_prefix {
@@ -23,6 +24,9 @@ struct gy_prefix {
     node **bucket;  /* [buckets] */
     node *newest, *oldest;
     gy_prefix_stats stats;
+    gy_store *store; /* NULL: none */
+    const gy_identity *id;
+    const char *kv_name;
 };
 
 enum { BUCKETS = 64 };
@@ -186,31 +190,15 @@ static bool give(const gy_prefix *p, node *const *path, int k, struct gy_seq *se
     return rc == GY_OK;
 }
 
-int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, const int32_t *ids,
-                    int n) {
-    int most = n > 0 ? (n - 1) / GY_PAGE : 0, k = 0;
-    if (seq->len || !most) return 0;
-    node **path = gy_alloc_n((size_t)most, sizeof *path);
-    if (path) {
-        k = walk(p, root, ids, most, path);
-        while (k && !suffices(p, path, k)) k--;
-        if (k && !give(p, path, k, seq, ids)) k = 0;
-        if (k) touch(p, path[k - 1]);
-    }
-    gy_free(path);
-    p->stats.hits += k > 0, p->stats.misses += k == 0;
-    p->stats.hit_tokens += (uint64_t)k * GY_PAGE;
-    return k * GY_PAGE;
-}
-
 /* ---- Offering ---- */
 
-static node *add(gy_prefix *p, const gy_digest *name, node *parent, int index, const int32_t *tok) {
+static node *add(gy_prefix *p, const gy_digest *before, const gy_digest *name, node *parent,
+                 int index, const int32_t *tok) {
     if (!make_room(p, (int64_t)sizeof(node), parent)) return NULL;
     node *x = gy_alloc(sizeof *x);
     if (!x) return NULL;
     if ((size_t)p->stats.nodes >= p->buckets) spread(p);
-    x->name = *name, x->parent = parent, x->index = index;
+    x->before = *before, x->name = *name, x->parent = parent, x->index = index;
     memcpy(x->tok, tok, sizeof x->tok);
     node **at = &p->bucket[slot_of(p, name)];
     x->next = *at, *at = x;
@@ -234,19 +222,172 @@ static bool keep_pages(gy_prefix *p, node *x, const struct gy_seq *seq) {
 }
 
 void gy_prefix_offer(gy_prefix *p, const gy_digest *root, const struct gy_seq *seq) {
-    gy_digest name = *root;
+    gy_digest before = *root, name;
     node *last = NULL;
     if (!gy_kv_pages_suffice(p->kv)) return;
     for (int i = 0; i < seq->committed / GY_PAGE; i++) {
         const int32_t *tok = seq->tok + i * GY_PAGE;
-        if (!gy_chain_next(&name, tok, &name)) break;
+        if (!gy_chain_next(&before, tok, &name)) break;
         node *x = find(p, &name, i, tok);
-        if (!x) x = add(p, &name, last, i, tok);
+        if (!x) x = add(p, &before, &name, last, i, tok);
         if (!x) break;
-        last = x;
+        last = x, before = name;
         if (!keep_pages(p, x, seq)) break;
     }
     touch(p, last);
+}
+
+/* ---- The store behind ---- */
+
+void gy_prefix_attach(gy_prefix *p, gy_store *store, const gy_identity *id, const char *kv_name) {
+    p->store = store, p->id = id, p->kv_name = kv_name;
+}
+
+static gy_store_page page_of(const gy_prefix *p, const node *x, int g) {
+    return (gy_store_page){.id = p->id,
+                           .before = &x->before,
+                           .name = &x->name,
+                           .tok = x->tok,
+                           .index = x->index,
+                           .group = g,
+                           .bytes = gy_kv_group_bytes(p->kv, g)};
+}
+
+/* A prefix of ids on its way from the store: nodes as far as they are there, names, and which page
+ * files are there. */
+typedef struct {
+    const gy_digest *root;
+    const int32_t *ids;
+    node **path;                /* [n], NULL from the first that is not in memory */
+    gy_digest *name;            /* [n] */
+    bool (*disk)[GY_KV_GROUPS]; /* [n] */
+    int n;
+} trail;
+
+/* Looks how far memory and store together reach. */
+static void scout(gy_prefix *p, trail *t, int most) {
+    gy_digest name = *t->root;
+    for (t->n = 0; t->n < most; t->n++) {
+        int i = t->n;
+        bool any = t->path[i] != NULL;
+        if (!gy_chain_next(&name, t->ids + i * GY_PAGE, &name)) return;
+        t->name[i] = name;
+        for (int g = 0; g < p->groups; g++) {
+            if (!gy_kv_group_bytes(p->kv, g) || (t->path[i] && t->path[i]->page[g])) continue;
+            t->disk[i][g] = gy_store_has(p->store, &name, g);
+            any |= t->disk[i][g];
+        }
+        if (!any) return;
+    }
+}
+
+static bool reachable(const gy_prefix *p, const trail *t, int k) {
+    for (int g = 0; g < p->groups; g++)
+        for (int i = k - 1; i >= 0; i--) {
+            if (!gy_kv_page_needed(p->kv, g, k * GY_PAGE, i) || t->disk[i][g]) continue;
+            if (!t->path[i] || !t->path[i]->page[g]) return false;
+        }
+    return true;
+}
+
+/* Reads page g of node x; the deepest node of the path stays whatever has to go for it. */
+static bool read_page(gy_prefix *p, node *x, int g, const node *deepest) {
+    gy_page *page;
+    gy_store_page want = page_of(p, x, g);
+    if (!make_room(p, page_bytes(p, g), deepest) || gy_kv_page_take(p->kv, g, &page, NULL))
+        return false;
+    bool ok = gy_store_get(p->store, &want, gy_kv_page_data(page));
+    if (ok) {
+        gy_kv_page_keep(p->kv, g, page);
+        x->page[g] = page, x->stored[g] = true;
+        p->stats.bytes += page_bytes(p, g), p->stats.read++;
+    }
+    gy_kv_page_unref(p->kv, g, page);
+    return ok;
+}
+
+/* Brings what a sequence of k pages needs into memory. What cannot be had is struck out. */
+static bool fetch(gy_prefix *p, trail *t, int k) {
+    for (int i = 0; i < k; i++) {
+        if (t->path[i]) continue;
+        t->path[i] = add(p, i ? &t->name[i - 1] : t->root, &t->name[i], i ? t->path[i - 1] : NULL,
+                         i, t->ids + i * GY_PAGE);
+        if (!t->path[i]) return t->n = i, false;
+    }
+    for (int g = 0; g < p->groups; g++)
+        for (int i = k - 1; i >= 0; i--) {
+            if (t->path[i]->page[g] || !gy_kv_page_needed(p->kv, g, k * GY_PAGE, i)) continue;
+            if (!read_page(p, t->path[i], g, t->path[k - 1])) return t->disk[i][g] = false, false;
+        }
+    return true;
+}
+
+/* The longest prefix with the store's help: more than the k pages that memory has, or k. */
+static int extend(gy_prefix *p, trail *t, int most, int k) {
+    int best = k;
+    t->name = gy_alloc_n((size_t)most, sizeof *t->name);
+    t->disk = gy_alloc_n((size_t)most, sizeof *t->disk);
+    if (t->name && t->disk) {
+        scout(p, t, most);
+        /* Each failure strikes something out, so this ends. */
+        for (int longer = t->n; longer > k; longer = longer < t->n ? longer : t->n) {
+            if (!reachable(p, t, longer))
+                longer--;
+            else if (fetch(p, t, longer)) {
+                best = longer;
+                break;
+            }
+        }
+    }
+    /* What was added on the way stands newest yet, in front of its parents. */
+    int deepest = most - 1;
+    while (deepest >= 0 && !t->path[deepest]) deepest--;
+    if (deepest >= 0) touch(p, t->path[deepest]);
+    gy_free(t->name);
+    gy_free(t->disk);
+    return best;
+}
+
+int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, const int32_t *ids,
+                    int n) {
+    int most = n > 0 ? (n - 1) / GY_PAGE : 0, k = 0;
+    if (seq->len || !most) return 0;
+    node **path = gy_alloc_n((size_t)most, sizeof *path);
+    if (path) {
+        k = walk(p, root, ids, most, path);
+        while (k && !suffices(p, path, k)) k--;
+        if (p->store && k < most)
+            k = extend(p, &(trail){.root = root, .ids = ids, .path = path}, most, k);
+        if (k && !give(p, path, k, seq, ids)) k = 0;
+        if (k) touch(p, path[k - 1]);
+    }
+    gy_free(path);
+    p->stats.hits += k > 0, p->stats.misses += k == 0;
+    p->stats.hit_tokens += (uint64_t)k * GY_PAGE;
+    return k * GY_PAGE;
+}
+
+/* Writes x's page g unless the store has it. */
+static gy_rc write_page(gy_prefix *p, node *x, int g, gy_err *err) {
+    gy_store_page page = page_of(p, x, g);
+    gy_rc rc = gy_store_put(p->store, &page, p->kv_name, gy_kv_page_data(x->page[g]), err);
+    x->stored[g] |= rc == GY_OK;
+    return rc;
+}
+
+gy_rc gy_prefix_flush(gy_prefix *p, int most, int *left, gy_err *err) {
+    gy_rc rc = GY_OK;
+    int wrote = 0, rest = 0;
+    /* From the newest on: parents come before their children. */
+    for (node *x = p->store ? p->newest : NULL; x; x = x->older)
+        for (int g = 0; g < p->groups; g++) {
+            if (!x->page[g] || x->stored[g]) continue;
+            if (!rc && (!most || wrote < most)) rc = write_page(p, x, g, err);
+            wrote += x->stored[g], rest += !x->stored[g];
+        }
+    if (wrote) gy_store_sweep(p->store);
+    if (left) *left = rest;
+    return rc;
 }
 
 /* ---- Reports ---- */

@@ -14,12 +14,16 @@
  * sequence uses them. Beyond the budget the least recently used leaf goes first; what a sequence
  * uses stays. Owner: the tree refers to kv and must be freed before it. Thread: the engine's. Bits:
  * a page found by its digest (and by its tokens) holds what computing would give, so a hit changes
- * nothing but time. Every failure is a miss. */
+ * nothing but time. Every failure is a miss.
+ *
+ * Behind the tree there may be a folder of page files: what memory does not hold is looked for
+ * there, and what it holds is written when asked. Pages that leave memory unwritten are lost. */
 #ifndef GY_RUN_PREFIX_H
 #define GY_RUN_PREFIX_H
 
 #include "kv/chain.h"
 #include "kv/kv.h"
+#include "kv/snap_store.h"
 
 typedef struct gy_prefix gy_prefix;
 
@@ -36,10 +40,20 @@ int gy_prefix_adopt(gy_prefix *prefix, const gy_digest *root, struct gy_seq *seq
 /* Keeps the committed full pages of seq that are not there yet. */
 void gy_prefix_offer(gy_prefix *prefix, const gy_digest *root, const struct gy_seq *seq);
 
+/* All are borrowed. kv_name: of the codecs, for the files' readers. */
+void gy_prefix_attach(gy_prefix *prefix, gy_store *store, const gy_identity *id,
+                      const char *kv_name);
+
+/* Writes at most `most` pages (0: all) that the store does not have yet, ancestors first, and
+ * sweeps it; what is written is durable. *left, which may be NULL: pages that are still to be
+ * written. Stops at the first failure. */
+gy_rc gy_prefix_flush(gy_prefix *prefix, int most, int *left, gy_err *err);
+
 typedef struct {
     int nodes;
     int64_t bytes, budget;
     uint64_t hits, misses, hit_tokens, evicted; /* adoptions; nodes */
+    uint64_t read;                              /* pages taken from the store */
 } gy_prefix_stats;
 void gy_prefix_get_stats(const gy_prefix *prefix, gy_prefix_stats *stats);
 

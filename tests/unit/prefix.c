@@ -1,12 +1,14 @@
 /* prefix: random operations against a naive model that remembers every page ever offered, in
  * stores that keep everything, keep windows, or both. What is adopted holds the right bytes; with
  * room for all it is exactly the longest possible prefix; with little room every count still
- * agrees, nothing in use is taken away, and all memory comes back. */
+ * agrees, nothing in use is taken away, and all memory comes back. The same with a folder of page
+ * files behind, across restarts. */
 #include "testlib.h"
 
 #include "base/hash.h"
 #include "base/mem.h"
 #include "run/prefix.h"
+#include "snap_fault.h"
 
 enum { DIM = 8, LEN = 1000, SEQS = 6, RECORDS = 4096, ALPHABET = 3 };
 
@@ -20,6 +22,8 @@ static gy_keep window(int w, int sinks) {
     return (gy_keep){.policy = GY_KEEP_WINDOW, .window = w, .sinks = sinks};
 }
 
+static const int64_t all_of_it = (int64_t)1 << 40;
+
 /* Stands for what attention stores at pos: a function of all tokens up to it. */
 static uint64_t content(const int32_t *tok, int pos, int l) {
     return gy_hash64(tok, ((size_t)pos + 1) * 4, (uint64_t)l + 1);
@@ -29,7 +33,7 @@ static uint64_t content(const int32_t *tok, int pos, int l) {
 typedef struct {
     uint64_t prefix; /* hash of the tokens up to the page's end, and of the root */
     int index;
-    bool has[GY_KV_GROUPS];
+    bool has[GY_KV_GROUPS], disk[GY_KV_GROUPS];
 } record;
 
 typedef struct {
@@ -41,6 +45,8 @@ typedef struct {
     struct gy_seq *seq[SEQS];
     int seq_root[SEQS];
     uint64_t seed;
+    gy_store *store; /* NULL: none */
+    gy_identity id;
 } rig;
 
 static uint64_t name_of(const int32_t *tok, int page, int root) {
@@ -181,9 +187,37 @@ static void change(rig *r, int s) {
     }
 }
 
-static void run(const char *name, const gy_kvspec *spec, int layers, int64_t budget, bool exact) {
+/* Writes what is in memory, all or a part of it, or ends the tree and begins a new one. */
+static void persist(rig *r, int64_t budget, bool exact) {
+    gy_err err = {0};
+    int left = 0;
+    if (test_rand(&r->seed) % 2) {
+        int most = exact ? 0 : (int)(test_rand(&r->seed) % 5);
+        assert_ok(gy_prefix_flush(r->prefix, most, &left, &err), err);
+        assert_true(most || !left);
+        for (int i = 0; exact && i < r->n; i++)
+            for (int g = 0; g < r->groups; g++) r->rec[i].disk[g] |= r->rec[i].has[g];
+        return;
+    }
+    gy_prefix_free(r->prefix);
+    assert_ok(gy_prefix_new(r->kv, budget, &r->prefix, &err), err);
+    gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+    int kept = 0;
+    for (int i = 0; exact && i < r->n; i++) {
+        bool any = false;
+        for (int g = 0; g < r->groups; g++) any |= r->rec[i].has[g] = r->rec[i].disk[g];
+        if (any) r->rec[kept++] = r->rec[i];
+    }
+    if (exact) r->n = kept;
+}
+
+static void run(const char *name, const gy_kvspec *spec, int layers, int64_t budget, bool exact,
+                const char *folder) {
     rig *r = calloc(1, sizeof *r);
     gy_err err = {0};
+    uint64_t evicted = 0, total = 0, read = 0;
+    fault lazy = {.lazy = true};
+    gy_io io = fault_io(&lazy);
     int hits = 0, steps = exact ? 150 : 400;
     assert_non_null(r);
     r->seed = test_seed(), r->layers = layers;
@@ -191,10 +225,22 @@ static void run(const char *name, const gy_kvspec *spec, int layers, int64_t bud
     assert_ok(gy_prefix_new(r->kv, budget, &r->prefix, &err), err);
     r->groups = gy_kv_groups(r->kv);
     memset(&r->root[1], 1, sizeof r->root[1]);
+    memset(&r->id, 2, sizeof r->id);
+    if (folder) {
+        assert_ok(gy_store_open(folder, all_of_it, &io, &r->store, &err), err);
+        gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+    }
     for (int s = 0; s < SEQS; s++) assert_ok(gy_kv_seq_new(r->kv, &r->seq[s], &err), err);
     for (int i = 0; i < steps; i++) {
         int s = (int)(test_rand(&r->seed) % SEQS);
-        if (test_rand(&r->seed) % 2)
+        gy_prefix_stats st;
+        if (r->store && test_rand(&r->seed) % 8 == 0) {
+            gy_prefix_get_stats(r->prefix, &st);
+            evicted += st.evicted, total += st.hits, read += st.read;
+            persist(r, budget, exact);
+            gy_prefix_get_stats(r->prefix, &st);
+            evicted -= st.evicted, total -= st.hits, read -= st.read; /* 0 when it is a new one */
+        } else if (test_rand(&r->seed) % 2)
             replace(r, spec, s, exact, &hits);
         else
             change(r, s);
@@ -204,11 +250,14 @@ static void run(const char *name, const gy_kvspec *spec, int layers, int64_t bud
     }
     gy_prefix_stats st;
     gy_prefix_get_stats(r->prefix, &st);
+    evicted += st.evicted, total += st.hits, read += st.read;
+    if (r->store) printf("%s: %llu pages read from files\n", name, (unsigned long long)read);
     printf("%s: %d hits, %d nodes, %lld bytes of %lld, %llu evicted, %llu tokens not computed\n",
            name, hits, st.nodes, (long long)st.bytes, (long long)budget,
-           (unsigned long long)st.evicted, (unsigned long long)st.hit_tokens);
-    assert_true(hits > 10 && st.hits == (uint64_t)hits);
-    assert_true(exact ? !st.evicted : st.evicted > 10);
+           (unsigned long long)evicted, (unsigned long long)st.hit_tokens);
+    assert_true(hits > 10 && total == (uint64_t)hits);
+    assert_true(exact ? !evicted : evicted > 10);
+    assert_true(!r->store || read > 20);
     /* Sequences outlive the tree, and then everything is free: the whole bound can be taken. */
     gy_prefix_free(r->prefix);
     for (int k = 0; k < SEQS; k++) check_rows(r, spec, r->seq[k], "after the tree");
@@ -219,28 +268,100 @@ static void run(const char *name, const gy_kvspec *spec, int layers, int64_t bud
     assert_int_equal(gy_kv_reserve(r->kv, big, (int)gy_kv_max_positions(r->kv) + 1, &err),
                      GY_ELIMIT);
     gy_kv_seq_free(r->kv, big);
+    gy_store_close(r->store);
     gy_kv_free(r->kv);
     free(r);
 }
 
-static const int64_t all_of_it = (int64_t)1 << 40;
-
 static void test_all(void **state) {
     (void)state;
     gy_kvspec spec[] = {layer(keep_all), layer(keep_all)};
-    run("all, room for everything", spec, 2, all_of_it, true);
-    run("all, little room", spec, 2, 200000, false);
+    run("all, room for everything", spec, 2, all_of_it, true, NULL);
+    run("all, little room", spec, 2, 200000, false, NULL);
 }
 
 static void test_window(void **state) {
     (void)state;
     gy_kvspec spec[] = {layer(keep_all), layer(window(100, 0)), layer(window(16, 0)),
                         layer(window(64, 70))};
-    run("all and windows, room for everything", spec, 4, all_of_it, true);
-    run("all and windows, little room", spec, 4, 300000, false);
+    run("all and windows, room for everything", spec, 4, all_of_it, true, NULL);
+    run("all and windows, little room", spec, 4, 300000, false, NULL);
     gy_kvspec only[] = {layer(window(130, 0)), layer(window(1, 0))};
-    run("windows alone, room for everything", only, 2, all_of_it, true);
-    run("windows alone, little room", only, 2, 100000, false);
+    run("windows alone, room for everything", only, 2, all_of_it, true, NULL);
+    run("windows alone, little room", only, 2, 100000, false, NULL);
+}
+
+static void test_files(void **state) {
+    (void)state;
+    static const gy_keep w = {.policy = GY_KEEP_WINDOW, .window = 100};
+    gy_kvspec spec[] = {layer(keep_all), layer(w), layer(window(64, 70))};
+    for (int turn = 0; turn < 4; turn++) {
+        char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+        assert_non_null(mkdtemp(dir));
+        if (turn < 2)
+            run("all, with files", spec, 1, turn ? 300000 : all_of_it, !turn, dir);
+        else
+            run("all and windows, with files", spec, 3, turn == 3 ? 500000 : all_of_it, turn == 2,
+                dir);
+        snprintf(command, sizeof command, "rm -rf %s", dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
+/* Every failed call while writing or reading makes less be found, and what is found is right. */
+static void test_file_failures(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all), layer(window(50, 0))};
+    gy_err err = {0};
+    int32_t tok[300];
+    int misses = 0, partial = 0, calls = 0;
+    for (int i = 0; i < 300; i++) tok[i] = i;
+    for (int reading = 0; reading < 2; reading++)
+        for (long at = 1, past = 0; !past; at++, calls++) {
+            char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+            fault f = {0};
+            gy_io io = fault_io(&f);
+            f.lazy = true;
+            rig *r = calloc(1, sizeof *r);
+            assert_non_null(r);
+            assert_non_null(mkdtemp(dir));
+            r->layers = 2;
+            assert_ok(gy_kv_new(spec, 2, 2000, &r->kv, &err), err);
+            assert_ok(gy_store_open(dir, all_of_it, &io, &r->store, &err), err);
+            assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+            gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+            feed(r, 0, tok, 300);
+            gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+            f.calls = 0, f.fail_at = reading ? 0 : at;
+            gy_rc rc = gy_prefix_flush(r->prefix, 0, NULL, &err);
+            if (!reading) past = f.calls < at;
+            assert_true(rc == GY_OK || rc == GY_EIO), err = (gy_err){0};
+            gy_prefix_free(r->prefix);
+            assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+            gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+            f.calls = 0, f.fail_at = reading ? at : 0;
+            int got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, 300);
+            if (reading) past = f.calls < at;
+            check_rows(r, spec, r->seq[1], "after a failed call");
+            gy_prefix_check(r->prefix);
+            misses += !got, partial += got && got < 256;
+            if (rc == GY_OK && !reading && got != 256) fail_msg("flushed, but %d found", got);
+            /* A page read badly once is not lost: the next reader has it. */
+            f.fail_at = 0;
+            gy_kv_seq_free(r->kv, r->seq[1]);
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+            got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, 300);
+            if (reading && got != 256) fail_msg("call %ld: then %d found", at, got);
+            gy_kv_seq_free(r->kv, r->seq[0]), gy_kv_seq_free(r->kv, r->seq[1]);
+            gy_prefix_free(r->prefix), gy_store_close(r->store), gy_kv_free(r->kv);
+            free(r);
+            snprintf(command, sizeof command, "rm -rf %s", dir);
+            assert_int_equal(system(command), 0);
+        }
+    printf("file failures: %d calls, %d misses, %d shorter prefixes\n", calls, misses, partial);
+    assert_true(calls > 50 && misses > 0 && partial > 0);
 }
 
 /* The pages of the tree are outside the store's bound until they are used, and a prefix that does
@@ -371,8 +492,10 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all),   cmocka_unit_test(test_window), cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_order), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_all),           cmocka_unit_test(test_window),
+        cmocka_unit_test(test_bound),         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_file_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

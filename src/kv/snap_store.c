@@ -1,0 +1,232 @@
+/* kv/snap_store - see snap_store.h. */
+#include "kv/snap_store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+enum { ORPHAN_SECONDS = 60 };
+
+struct gy_store {
+    char *dir;
+    int64_t cap;
+    const gy_io *io;
+    gy_buf path, other; /* kept, so that names need no allocation each */
+    gy_store_stats stats;
+};
+
+gy_rc gy_store_open(const char *dir, int64_t cap, const gy_io *io, gy_store **store, gy_err *err) {
+    gy_store *s = gy_alloc(sizeof *s);
+    if (s) s->dir = gy_strdup(dir);
+    if (!s || !s->dir) return gy_free(s), gy_fail(err, GY_ENOMEM, "%s: out of memory", dir);
+    s->cap = cap, s->io = io;
+    if (io->mkdir(io->arg, dir) && errno != EEXIST) {
+        int fd = io->open(io->arg, dir, O_RDONLY | O_DIRECTORY, 0), why = errno;
+        if (fd < 0) {
+            gy_store_close(s);
+            return gy_fail(err, GY_EIO, "%s: cannot make the folder: %s", dir, strerror(why));
+        }
+        io->close(io->arg, fd);
+    }
+    *store = s;
+    return GY_OK;
+}
+
+void gy_store_close(gy_store *s) {
+    if (!s) return;
+    gy_buf_free(&s->path), gy_buf_free(&s->other);
+    gy_free(s->dir);
+    gy_free(s);
+}
+
+/* ---- Names ---- */
+
+static const char *path_of(gy_store *s, const gy_digest *name, int group) {
+    char hex[65];
+    s->path.n = 0, s->path.oom = false;
+    gy_buf_printf(&s->path, "%s/%s.%d.kv", s->dir, gy_digest_hex(name, hex), group);
+    return s->path.oom ? NULL : s->path.p;
+}
+
+static const char *inside(gy_store *s, const char *name) {
+    s->other.n = 0, s->other.oom = false;
+    gy_buf_printf(&s->other, "%s/%s", s->dir, name);
+    return s->other.oom ? NULL : s->other.p;
+}
+
+bool gy_store_has(gy_store *s, const gy_digest *name, int group) {
+    const char *path = path_of(s, name, group);
+    int fd = path ? s->io->open(s->io->arg, path, O_RDONLY, 0) : -1;
+    if (fd >= 0) s->io->close(s->io->arg, fd);
+    return fd >= 0;
+}
+
+/* ---- Pages ---- */
+
+/* The file keeps its name in the quarantine; a later one of the same name replaces it there. */
+static void quarantine(gy_store *s, const char *path) {
+    const char *dir = inside(s, "quarantine");
+    if (!dir || (s->io->mkdir(s->io->arg, dir) && errno != EEXIST)) return;
+    gy_buf_puts(&s->other, strrchr(path, '/'));
+    if (!s->other.oom && !s->io->rename(s->io->arg, path, s->other.p)) s->stats.quarantined++;
+}
+
+/* Whether the file is about this page. One that is not has a name it should not have. */
+static bool matches(const gy_snap_head *h, const gy_store_page *p) {
+    return h->kind == GY_SNAP_PAGE && h->n_tok == GY_PAGE && h->n_pages == 1 &&
+           h->first == p->index * GY_PAGE && h->page[0].group == (uint32_t)p->group &&
+           h->page[0].index == (uint32_t)p->index && h->page[0].bytes == p->bytes &&
+           h->id.bits == p->id->bits && h->id.arith == p->id->arith &&
+           gy_digest_equal(&h->id.model, &p->id->model) &&
+           gy_digest_equal(&h->id.plan, &p->id->plan) &&
+           gy_digest_equal(&h->id.layout, &p->id->layout) &&
+           gy_digest_equal(&h->before, p->before) && gy_digest_equal(&h->after, p->name) &&
+           !memcmp(h->tok, p->tok, GY_PAGE * sizeof *p->tok);
+}
+
+/* GY_EARG: whole, but about something else. */
+static gy_rc get(gy_store *s, const char *path, const gy_store_page *page, void *dst) {
+    gy_snap f;
+    gy_rc rc = gy_snap_open(s->io, path, &f, NULL);
+    if (rc) return rc;
+    rc = matches(&f.head, page) ? gy_snap_read(&f, 0, dst, NULL) : GY_EARG;
+    /* The time of change is the time of use; a folder that cannot be written keeps its order. */
+    if (!rc) (void)futimens(f.fd, NULL);
+    gy_snap_close(&f);
+    return rc;
+}
+
+bool gy_store_get(gy_store *s, const gy_store_page *page, void *dst) {
+    const char *path = path_of(s, page->name, page->group);
+    gy_rc rc = path ? get(s, path, page, dst) : GY_ENOMEM;
+    if (rc == GY_EINTEGRITY || rc == GY_EFORMAT || rc == GY_EARG) quarantine(s, path);
+    s->stats.hits += rc == GY_OK, s->stats.misses += rc != GY_OK;
+    return rc == GY_OK;
+}
+
+gy_rc gy_store_put(gy_store *s, const gy_store_page *page, const char *kv_name, const void *data,
+                   gy_err *err) {
+    if (gy_store_has(s, page->name, page->group)) return GY_OK;
+    gy_snap_page entry = {
+        .group = (uint32_t)page->group, .index = (uint32_t)page->index, .bytes = page->bytes};
+    gy_snap_head h = {.kind = GY_SNAP_PAGE,
+                      .id = *page->id,
+                      .before = *page->before,
+                      .after = *page->name,
+                      .first = page->index * GY_PAGE,
+                      .n_tok = GY_PAGE,
+                      .n_pages = 1,
+                      .tok = page->tok,
+                      .page = &entry};
+    const char *path = path_of(s, page->name, page->group);
+    snprintf(h.kv, sizeof h.kv, "%s", kv_name);
+    gy_rc rc = path ? gy_snap_write(s->io, path, &h, &data, err)
+                    : gy_fail(err, GY_ENOMEM, "%s: out of memory", s->dir);
+    s->stats.written += rc == GY_OK, s->stats.failed += rc != GY_OK;
+    return rc;
+}
+
+/* ---- Sweeping ---- */
+
+typedef struct {
+    char name[80];
+    int64_t bytes;
+    struct timespec used;
+} entry;
+
+typedef struct {
+    entry *at;
+    size_t n, cap;
+    int64_t bytes;
+} entries;
+
+/* "" for a page, "...tmp" for one in the making, NULL for what is none of ours and not touched. */
+static const char *ours(const char *name) {
+    size_t hex = strspn(name, "0123456789abcdef");
+    size_t digits = hex == 64 && name[64] == '.' ? strspn(name + 65, "0123456789") : 0;
+    const char *end = name + 65 + digits;
+    return digits && digits < 3 && !strncmp(end, ".kv", 3) ? end + 3 : NULL;
+}
+
+static bool is_orphan(const char *end) {
+    size_t n = strlen(end);
+    return n > 4 && !strcmp(end + n - 4, ".tmp");
+}
+
+/* A writer holds a lock on its file while it lives, and has it from shortly after the file is made:
+ * hence the age. */
+static void drop_orphan(gy_store *s, const char *path, const struct stat *st) {
+    if (time(NULL) - st->st_mtim.tv_sec < ORPHAN_SECONDS) return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (!flock(fd, LOCK_EX | LOCK_NB)) s->io->unlink(s->io->arg, path);
+    close(fd);
+}
+
+static bool note(entries *list, const char *name, const struct stat *st) {
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? list->cap * 2 : 256;
+        entry *at = gy_realloc(list->at, cap * sizeof *at);
+        if (!at) return false;
+        list->at = at, list->cap = cap;
+    }
+    entry *e = &list->at[list->n++];
+    snprintf(e->name, sizeof e->name, "%.79s", name);
+    e->bytes = st->st_size, e->used = st->st_mtim;
+    list->bytes += e->bytes;
+    return true;
+}
+
+static bool collect(gy_store *s, entries *list) {
+    DIR *d = opendir(s->dir);
+    bool ok = d != NULL;
+    for (struct dirent *f; ok && (f = readdir(d));) {
+        struct stat st;
+        const char *end = ours(f->d_name), *path = end ? inside(s, f->d_name) : NULL;
+        if (!path || lstat(path, &st) || !S_ISREG(st.st_mode)) continue;
+        if (is_orphan(end))
+            drop_orphan(s, path, &st);
+        else if (!*end)
+            ok = note(list, f->d_name, &st);
+    }
+    if (d) closedir(d);
+    return ok;
+}
+
+static int by_use(const void *a, const void *b) {
+    const entry *x = a, *y = b;
+    if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+    if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+void gy_store_sweep(gy_store *s) {
+    const char *lock = inside(s, "lock");
+    int fd = lock ? s->io->open(s->io->arg, lock, O_RDWR | O_CREAT, 0600) : -1;
+    if (fd < 0) return;
+    entries list = {0};
+    if (!flock(fd, LOCK_EX | LOCK_NB) && collect(s, &list) && list.bytes > s->cap) {
+        qsort(list.at, list.n, sizeof *list.at, by_use);
+        for (size_t i = 0; i < list.n && list.bytes > s->cap; i++) {
+            const char *path = inside(s, list.at[i].name);
+            if (!path || s->io->unlink(s->io->arg, path)) continue;
+            list.bytes -= list.at[i].bytes, s->stats.deleted++;
+        }
+    }
+    gy_free(list.at);
+    s->io->close(s->io->arg, fd);
+}
+
+void gy_store_get_stats(const gy_store *s, gy_store_stats *stats) {
+    *stats = s->stats;
+}
