@@ -152,6 +152,7 @@ static void kvput_range(void *arg, int r0, int r1, int worker) {
         for (int h = 0; h < spec->heads; h++, k += spec->kdim, v += spec->vdim) {
             gy_rows rows = gy_kv_page_rows(j->cpu->kv, seq, op->layer, pos / GY_PAGE, h, false);
             clamped += j->cpu->isa->row.kv_put(&rows, pos % GY_PAGE, k);
+            if (spec->form != GY_KV_BOTH) continue;
             rows = gy_kv_page_rows(j->cpu->kv, seq, op->layer, pos / GY_PAGE, h, true);
             clamped += j->cpu->isa->row.kv_put(&rows, pos % GY_PAGE, v);
         }

@@ -88,22 +88,28 @@ static gy_rc layer_place(gy_kv *kv, int i, gy_err *err) {
         return GY_OK;
     }
     if (s->keep.policy == GY_KEEP_STATE || s->heads == 0) return GY_OK; /* no pages */
-    if (s->heads < 0 || s->heads > MAX_DIM || s->kdim < 1 || s->kdim > MAX_DIM || s->vdim < 1 ||
-        s->vdim > MAX_DIM || (s->keep.policy == GY_KEEP_WINDOW && s->keep.window < 1))
+    if (s->heads < 0 || s->heads > MAX_DIM || s->kdim < 1 || s->kdim > MAX_DIM || s->vdim < (s->form != GY_KV_KEYS) ||
+        s->vdim > (s->form == GY_KV_VIEW ? s->kdim : MAX_DIM) ||
+        (s->keep.policy == GY_KEEP_WINDOW && s->keep.window < 1))
         return gy_fail(err, GY_EFORMAT,
                        "layer %d: %d KV heads of %d and %d values, window %d: expected 1 to %d", i,
                        s->heads, s->kdim, s->vdim, s->keep.window, MAX_DIM);
     gy_rc rc = group_of(kv, s->keep, &p->group, err);
     if (rc) return rc;
     group *g = &kv->group[p->group];
-    for (int v = 0; v < 2; v++) {
-        gy_cparm c = v ? s->v : s->k;
+    for (int v = 0; v < 2 && !(v && s->form == GY_KV_KEYS); v++) {
+        gy_cparm c = v && s->form != GY_KV_VIEW ? s->v : s->k;
         int dim = v ? s->vdim : s->kdim;
         char name[32];
         p->head_bytes[v] = head_layout(c, dim, p->step[v]);
-        if (!p->head_bytes[v])
+        if (!p->head_bytes[v] || (v && s->form == GY_KV_VIEW && gy_codecs[c.kind].turn))
             return gy_fail(err, GY_EUNSUPPORTED, "layer %d: KV codec %s cannot hold heads of %d", i,
                            c.kind < GY_CODEC_COUNT ? gy_cparm_name(c, name) : "?", dim);
+        if (v && s->form == GY_KV_VIEW) { /* the same bytes, fewer columns */
+            p->at[1] = p->at[0], p->head_bytes[1] = p->head_bytes[0];
+            memcpy(p->step[1], p->step[0], sizeof p->step[1]);
+            break;
+        }
         p->at[v] = g->page_bytes;
         g->page_bytes += p->head_bytes[v] * (size_t)s->heads;
     }
@@ -417,8 +423,10 @@ gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, in
     gy_page *held = seq->group[p->group].at[page];
     GY_ASSERT(held);
     uint8_t *at = page_data(held) + p->at[value] + p->head_bytes[value] * (size_t)head;
-    gy_rows rows = {
-        .c = value ? s->v : s->k, .rows = GY_PAGE, .cols = value ? s->vdim : s->kdim, .global = 1};
+    gy_rows rows = {.c = value && s->form != GY_KV_VIEW ? s->v : s->k,
+                    .rows = GY_PAGE,
+                    .cols = value ? s->vdim : s->kdim,
+                    .global = 1};
     for (int i = 0; i < 3; i++) {
         size_t step = p->step[value][i];
         rows.plane[i] = step ? at : NULL;

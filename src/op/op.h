@@ -110,6 +110,10 @@ typedef struct { uint8_t policy; int window, sinks; } gy_keep;
 
 typedef struct { gy_cparm k, v; } gy_kvpair; /* codecs of one layer */
 
+/* VIEW: V is the first vdim values of the K row, stored once (latents); its codec does not turn.
+ * KEYS: no V; vdim 0 (indexers). */
+typedef enum { GY_KV_BOTH, GY_KV_VIEW, GY_KV_KEYS } gy_kv_form;
+
 /* What one layer stores per position: heads rows of kdim K values and of vdim V values. donor: the
  * layer that is read instead, or -1. */
 typedef struct {
@@ -119,6 +123,7 @@ typedef struct {
     /* STATE, instead of rows: f32 values per sequence, of CONV [taps - 1][cols] (the newest inputs,
      * oldest first) and of SCAN [v_heads][vdim][kdim]. */
     int conv, scan;
+    uint8_t form; /* gy_kv_form */
 } gy_kvspec;
 
 typedef struct {

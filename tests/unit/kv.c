@@ -98,6 +98,33 @@ static void test_layout(void **state) {
     gy_kv_free(kv);
 }
 
+/* Latents: V's rows are the front of K's; keys alone: no bytes for V. */
+static void test_forms(void **state) {
+    (void)state;
+    gy_err err = {0};
+    gy_kvspec spec[2] = {layer_spec(1, all(), -1), layer_spec(3, all(), -1)};
+    gy_kv *kv;
+    struct gy_seq *seq;
+    spec[0].form = GY_KV_VIEW, spec[0].kdim = 96, spec[0].vdim = 64;
+    spec[0].k = (gy_cparm){GY_CODEC_AFFINE, 4, GY_CODEC_F16, 32};
+    spec[1].form = GY_KV_KEYS, spec[1].vdim = 0;
+    assert_ok(gy_kv_new(spec, 2, 100, &kv, &err), err);
+    assert_int_equal(gy_kv_token_bytes(kv), 96 / 2 + 3 * 4 + 3 * DIM * 4);
+    assert_ok(gy_kv_seq_new(kv, &seq, &err), err);
+    assert_ok(gy_kv_reserve(kv, seq, 70, &err), err);
+    gy_rows k = gy_kv_page_rows(kv, seq, 0, 1, 0, false),
+            v = gy_kv_page_rows(kv, seq, 0, 1, 0, true);
+    float x[96], y[96], z[64];
+    for (int i = 0; i < 96; i++) x[i] = mark_value(3, 0, 0, false, i);
+    gy_codecs[k.c.kind].encode(&k, 5, x);
+    gy_codecs[k.c.kind].decode(&k, 5, y);
+    assert_int_equal(v.cols, 64);
+    gy_codecs[v.c.kind].decode(&v, 5, z);
+    assert_memory_equal(y, z, sizeof z);
+    gy_kv_seq_free(kv, seq);
+    gy_kv_free(kv);
+}
+
 static void test_bad_specs(void **state) {
     (void)state;
     gy_keep a = all();
@@ -105,16 +132,24 @@ static void test_bad_specs(void **state) {
     gy_kvspec none = layer_spec(1, a, -1), codec = layer_spec(1, a, -1),
               readonly = layer_spec(1, a, -1);
     gy_kvspec nowin = layer_spec(1, window(0, 0), -1);
+    gy_kvspec broad = layer_spec(1, a, -1), turned = layer_spec(1, a, -1);
+    broad.form = turned.form = GY_KV_VIEW; /* vdim is twice kdim */
+    turned.kdim = turned.vdim = 64, turned.k = (gy_cparm){.kind = GY_CODEC_TURBO_V, .bits = 4};
     wide.kdim = 1 << 20, none.vdim = 0, codec.k.kind = 200, readonly.k.kind = GY_CODEC_Q6_K;
     struct {
         const char *what;
         gy_kvspec spec;
         gy_rc rc;
     } bad[] = {
-        {"donor after", far, GY_EFORMAT},          {"donor itself", self, GY_EFORMAT},
-        {"wide head", wide, GY_EFORMAT},           {"no dims", none, GY_EFORMAT},
-        {"no such codec", codec, GY_EUNSUPPORTED}, {"read-only codec", readonly, GY_EUNSUPPORTED},
+        {"donor after", far, GY_EFORMAT},
+        {"donor itself", self, GY_EFORMAT},
+        {"wide head", wide, GY_EFORMAT},
+        {"no dims", none, GY_EFORMAT},
+        {"no such codec", codec, GY_EUNSUPPORTED},
+        {"read-only codec", readonly, GY_EUNSUPPORTED},
         {"no window", nowin, GY_EFORMAT},
+        {"view beyond K", broad, GY_EFORMAT},
+        {"view of turned rows", turned, GY_EUNSUPPORTED},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         gy_err err = {0};
@@ -372,9 +407,10 @@ static void test_walk(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layout), cmocka_unit_test(test_bad_specs),
-        cmocka_unit_test(test_window), cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_walk),
+        cmocka_unit_test(test_layout),    cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_bad_specs), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_limit),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_walk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
