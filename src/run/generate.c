@@ -58,7 +58,9 @@ static gy_rc mark_vocab(job *j, gy_err *err) {
     gy_buf text = {0};
     for (int32_t id = 0; id < j->e->vocab_text; id++) {
         text.n = 0;
-        if (gy_tok_decode(tok, &id, 1, false, &text, NULL)) continue;
+        gy_rc rc = gy_tok_decode(tok, &id, 1, false, &text, NULL);
+        if (rc == GY_ENOMEM) return gy_buf_free(&text), gy_fail(err, rc, "generate: out of memory");
+        if (rc) continue; /* an id without a name */
         j->marks[id] = gy_sampler_mark(text.p ? text.p : "", text.n, is_eos(j->e->model, id));
     }
     gy_buf_free(&text);
