@@ -191,7 +191,10 @@ typedef struct {
     int chunk;       /* most rows of one step; 0: 512 */
     const char *isa; /* force an instruction set ("generic"); NULL: GYRE_ISA or the best one */
     bool no_pack; /* read weights only as stored, without packed copies (same bits, less memory) */
-    int64_t prefix_bytes; /* memory for prefixes that later sequences share; 0: none are kept */
+    int64_t prefix_bytes;   /* memory for prefixes that later sequences share; 0: none are kept */
+    const char *prefix_dir; /* folder of prefixes that outlive the process, see gy_engine_flush; any
+                               number of processes may share it. NULL: none */
+    int64_t prefix_dir_bytes; /* most bytes of prefix_dir; 0: 32 GiB */
 } gy_engine_options;
 
 GY_API gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
@@ -210,6 +213,10 @@ typedef struct {
 } gy_engine_info;
 
 GY_API void gy_engine_get_info(const gy_engine *engine, gy_engine_info *info);
+
+/* Writes the shared prefixes that prefix_dir does not have yet; on GY_OK they are durable. Prefixes
+ * are read from there whenever a request can use them; what cannot be read is computed. */
+GY_API gy_rc gy_engine_flush(gy_engine *engine, gy_err *err);
 
 /* The plan as text, or as JSON. */
 GY_API gy_rc gy_explain(const gy_engine *engine, bool json, char **text, gy_err *err);

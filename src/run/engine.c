@@ -6,6 +6,7 @@
 #include "base/env.h"
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "run/persist.h"
 
 enum { CONTEXT_DEFAULT = 32768, CHUNK_DEFAULT = 512, CHUNK_MAX = 8192, THREADS_MAX = 1024 };
 
@@ -33,6 +34,8 @@ static gy_rc check_options(const gy_engine_options *o, gy_err *err) {
         return gy_fail(err, GY_EARG, "chunk: %d is not in 0..%d", o->chunk, CHUNK_MAX);
     if (o->prefix_bytes < 0)
         return gy_fail(err, GY_EARG, "prefix_bytes: %lld is negative", (long long)o->prefix_bytes);
+    if (o->prefix_dir_bytes < 0 || (o->prefix_dir && !o->prefix_bytes))
+        return gy_fail(err, GY_EARG, "prefix_dir: needs prefix_bytes, and no negative size");
     if ((unsigned)o->arith > GY_ARITH_FAST)
         return gy_fail(err, GY_EARG, "arith: %d is not a gy_arith", (int)o->arith);
     return GY_OK;
@@ -57,7 +60,7 @@ static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
         int64_t positions = (int64_t)e->context * (o->sequences ? o->sequences : 1);
         rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
     }
-    if (!rc && o->prefix_bytes) rc = gy_prefix_new(e->kv, o->prefix_bytes, &e->prefix, err);
+    if (!rc) rc = gy_engine_open_prefix(e, o, err);
     if (!rc) rc = take_scratch(e, err);
     if (!rc) {
         gy_be_arith arith = e->arith == GY_ARITH_EXACT ? GY_BE_EXACT : GY_BE_FAST;
@@ -97,6 +100,7 @@ void gy_engine_free(gy_engine *e) {
     if (!e) return;
     if (e->be) e->be->free(e->be);
     gy_prefix_free(e->prefix);
+    gy_store_close(e->store);
     gy_kv_free(e->kv);
     gy_plan_free(e->plan);
     gy_model_unref(e->model);

@@ -20,6 +20,7 @@ struct gy_engine {
     gy_prefix *prefix;    /* NULL: none is kept */
     gy_identity identity; /* all-zero until identified; persist.c */
     bool identified;
+    gy_store *store; /* behind prefix; NULL: none */
     gy_be *be;
     gy_arith arith;
     char kv_name[GY_KV_NAME];                       /* of the codecs, see kvchoice.h */

@@ -58,8 +58,26 @@ gy_rc gy_engine_identify(gy_engine *e, gy_err *err) {
 
 /* ---- Prefixes ---- */
 
-/* The tree belongs to one engine, so that its identity need not be known: a start reads no weights
- * for it. */
+/* Without a folder the tree belongs to one engine, so that its identity need not be known: a start
+ * reads no weights for it. */
+gy_rc gy_engine_open_prefix(gy_engine *e, const gy_engine_options *o, gy_err *err) {
+    static const int64_t dir_default = (int64_t)32 << 30;
+    if (!o->prefix_bytes) return GY_OK;
+    gy_rc rc = gy_prefix_new(e->kv, o->prefix_bytes, &e->prefix, err);
+    if (rc || !o->prefix_dir) return rc;
+    rc = gy_engine_identify(e, err);
+    if (!rc)
+        rc = gy_store_open(o->prefix_dir, o->prefix_dir_bytes ? o->prefix_dir_bytes : dir_default,
+                           &gy_io_system, &e->store, err);
+    if (!rc) gy_prefix_attach(e->prefix, e->store, &e->identity, e->kv_name);
+    return rc;
+}
+
+gy_rc gy_engine_flush(gy_engine *e, gy_err *err) {
+    if (err) *err = (gy_err){0};
+    return e->prefix ? gy_prefix_flush(e->prefix, 0, NULL, err) : GY_OK;
+}
+
 int gy_engine_adopt(gy_engine *e, const char *salt, struct gy_seq *seq, const int32_t *ids, int n) {
     gy_digest root;
     if (!e->prefix || !gy_chain_root(&e->identity, NULL, salt, &root)) return 0;

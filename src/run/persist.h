@@ -18,6 +18,9 @@
 /* Fills e->identity once; GY_ENOMEM is its only failure. */
 gy_rc gy_engine_identify(gy_engine *e, gy_err *err);
 
+/* Makes what the options ask for: the tree, and the folder behind it. */
+gy_rc gy_engine_open_prefix(gy_engine *e, const gy_engine_options *o, gy_err *err);
+
 /* gy_prefix_adopt and gy_prefix_offer with the engine's tree, or a miss without one. salt may be
  * NULL. */
 int gy_engine_adopt(gy_engine *e, const char *salt, struct gy_seq *seq, const int32_t *ids, int n);

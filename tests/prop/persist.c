@@ -16,6 +16,9 @@ static char dir[64];
 static const char *const own[] = {"gemma3", "llama",      "llama-dynamic",
                                   "olmo2",  "phi3-plain", "starcoder2"};
 static const char *const codecs[] = {"f16", "f32", "bf16", "f32.f16", "q8.32", "q4.32", "turbo"};
+static const char *const shared[] = {"cases/models/swa8", "fixtures/models/qwen3",
+                                     "fixtures/models/llama-8bit"};
+enum { SHARED = sizeof shared / sizeof *shared };
 enum { OWN = sizeof own / sizeof *own, PLAIN = 4, CODECS = sizeof codecs / sizeof *codecs };
 
 static gy_model *open_model(const char *path) {
@@ -135,19 +138,20 @@ static int prefixes(const char *path, const char *kv) {
 
 static void test_prefixes(void **state) {
     (void)state;
-    int checks = 0;
+    int checks = 0, by[CODECS] = {0};
     for (int i = 0; i < OWN; i++) {
         char path[1200];
         snprintf(path, sizeof path, "%s/%s", data_path("models"), own[i]);
         for (int k = 0; k < CODECS; k++) {
             int n = prefixes(path, codecs[k]);
-            if (!n) printf("notice: %s does not take KV codec %s\n", own[i], codecs[k]);
-            checks += n;
+            checks += n, by[k] += n;
         }
     }
-    if (have_shared("cases/models/swa8"))
-        checks += prefixes(shared_path("cases/models/swa8"), "f16");
-    printf("prefixes: %d continuations, all equal\n", checks);
+    for (int i = 0; i < SHARED; i++)
+        for (int k = 0; k < CODECS && have_shared(shared[i]); k++)
+            by[k] += prefixes(shared_path(shared[i]), codecs[k]);
+    for (int k = 0; k < CODECS; k++) printf("prefixes: %s %d\n", codecs[k], by[k]);
+    printf("prefixes: %d continuations of the own models, all equal\n", checks);
     assert_true(checks >= OWN * PLAIN * 7);
 }
 
@@ -214,6 +218,69 @@ static void test_requests(void **state) {
     }
 }
 
+/* ---- A folder of prefixes ---- */
+
+static int child_flush(char **argv) {
+    gy_model *m = open_model(argv[0]);
+    gy_engine_options o = options(argv[1]);
+    o.prefix_bytes = 1 << 28, o.prefix_dir = argv[2];
+    gy_engine *e = engine(m, o);
+    int32_t ids[LEN];
+    answer got;
+    gy_err err = {0};
+    tokens(vocab_of(m), 3, ids);
+    gy_request r = {.ids = ids, .n = 200, .max_tokens = 20, .ignore_eos = true};
+    if (ask(e, &r, &got)) return 1;
+    if (gy_engine_flush(e, &err)) return fprintf(stderr, "%s\n", err.msg), 1;
+    raise(SIGKILL);
+    return 1;
+}
+
+static void killed_child(const char *what, const char *model, const char *kv, const char *file,
+                         int n);
+
+/* A killed process leaves its prefixes to the next one; another model or codec finds nothing. */
+static void test_folder(void **state) {
+    (void)state;
+    int found = 0;
+    for (int i = 0; i < OWN; i++) {
+        char path[1200];
+        snprintf(path, sizeof path, "%s/%s", data_path("models"), own[i]);
+        for (int k = 0; k < 2; k++) {
+            gy_model *m = open_model(path);
+            gy_engine_options o = options(k ? "q8.32" : "f16");
+            gy_engine *plain = engine(m, o);
+            o.prefix_bytes = 1 << 28, o.prefix_dir = dir;
+            gy_engine *before = engine(m, o);
+            int32_t ids[LEN];
+            answer want, got;
+            tokens(vocab_of(m), 3, ids);
+            gy_request r = {.ids = ids, .n = 200, .max_tokens = 20, .ignore_eos = true};
+            assert_int_equal(ask(plain, &r, &want), 0);
+            assert_int_equal(ask(before, &r, &got), 0); /* others' pages lie there by now */
+            killed_child("--flush", path, o.kv, dir, 0);
+            gy_engine *e = engine(m, o);
+            int held = ask(e, &r, &got);
+            if (held != 192) fail_msg("%s %s: %d positions found", own[i], o.kv, held);
+            assert_memory_equal(want.id, got.id, sizeof got.id);
+            assert_memory_equal(want.logprob, got.logprob, sizeof got.logprob);
+            found++;
+            gy_engine_free(e), gy_engine_free(plain), gy_engine_free(before), gy_model_unref(m);
+        }
+    }
+    gy_model *m = open_model(data_path("models/llama"));
+    gy_engine_options o = options("f16");
+    gy_engine *e;
+    gy_err err = {0};
+    o.prefix_dir = dir;
+    assert_int_equal(gy_engine_new(m, &o, &e, &err), GY_EARG);
+    o.prefix_bytes = 1000, o.prefix_dir = "/nonexistent/folder/x";
+    assert_int_equal(gy_engine_new(m, &o, &e, &err), GY_EIO);
+    assert_non_null(strstr(err.msg, o.prefix_dir));
+    gy_model_unref(m);
+    printf("folder: %d restarts found their prefix\n", found);
+}
+
 /* ---- Sessions ---- */
 
 /* The child: computes the first n positions, saves, and is killed. */
@@ -230,7 +297,8 @@ static int child_save(char **argv) {
     return 1;
 }
 
-static void in_child(const char *model, const char *kv, const char *file, int n) {
+static void killed_child(const char *what, const char *model, const char *kv, const char *file,
+                         int n) {
     char number[16];
     int status;
     snprintf(number, sizeof number, "%d", n);
@@ -238,12 +306,12 @@ static void in_child(const char *model, const char *kv, const char *file, int n)
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
-        execl("/proc/self/exe", "persist", "--save", model, kv, file, number, (char *)NULL);
+        execl("/proc/self/exe", "persist", what, model, kv, file, number, (char *)NULL);
         _exit(127);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
-        fail_msg("%s %s: the child that saves %d positions ended with %d", model, kv, n, status);
+        fail_msg("%s %s %s %d: the child ended with %d", what, model, kv, n, status);
 }
 
 static void same_files(const char *a, const char *b) {
@@ -270,7 +338,7 @@ static int sessions(const char *path, const char *kv, bool far) {
     float *want = cold(e, ids, vocab);
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         gy_seq *s;
-        in_child(path, kv, file, lengths[i]);
+        killed_child("--save", path, kv, file, lengths[i]);
         assert_ok(gy_seq_load(e, file, &s, &err), err);
         assert_int_equal(gy_seq_len(s), lengths[i]);
         assert_ok(gy_seq_save(e, s, again, &err), err);
@@ -299,8 +367,9 @@ static void test_sessions(void **state) {
         snprintf(path, sizeof path, "%s/%s", data_path("models"), own[i]);
         for (int k = 0; k < CODECS; k++) checks += sessions(path, codecs[k], i == 0 || k == 0);
     }
-    if (have_shared("cases/models/swa8"))
-        checks += sessions(shared_path("cases/models/swa8"), "f16", true);
+    for (int i = 0; i < SHARED; i++)
+        for (int k = 0; k < CODECS && have_shared(shared[i]); k++)
+            checks += sessions(shared_path(shared[i]), codecs[k], false);
     printf("sessions: %d continuations after a killed process, all equal\n", checks);
     assert_true(checks >= OWN * PLAIN * 6);
 }
@@ -340,7 +409,8 @@ static void test_refusals(void **state) {
     opt.kv = "bf16", other = engine(m, opt);
     refused(other, file, GY_EARG, "KV codec f16; the engine has bf16"), gy_engine_free(other);
     opt.kv = "f16", opt.arith = GY_ARITH_EXACT, other = engine(m, opt);
-    refused(other, file, GY_EARG, "saved with fast arithmetic; the engine has exact"), gy_engine_free(other);
+    refused(other, file, GY_EARG, "saved with fast arithmetic; the engine has exact"),
+        gy_engine_free(other);
     opt.arith = GY_ARITH_DEFAULT, opt.context = 99, other = engine(m, opt);
     refused(other, file, GY_ELIMIT, "context of 99"), gy_engine_free(other);
     refused(e, text, GY_ENOTFOUND, "No such file");
@@ -400,9 +470,11 @@ static int teardown(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 6 && !strcmp(argv[1], "--save")) return child_save(argv + 2);
+    if (argc == 6 && !strcmp(argv[1], "--flush")) return child_flush(argv + 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_requests),
+        cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
     };
