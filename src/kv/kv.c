@@ -2,52 +2,10 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "kv/kv.h"
+#include "codec/kvname.h"
+#include "kv/impl.h"
 
 enum { MAX_DIM = 1 << 16, MAX_LAYERS = 1 << 14 };
-
-/* Head and data are one allocation; data begins PAGE_HEAD bytes in, so that planes stay 64-byte
- * aligned. */
-struct gy_page {
-    int refs;      /* sequences that hold it, and its keeper; 0 while it waits in the free list */
-    bool kept;     /* one of refs is a keeper's */
-    gy_page *next; /* free list */
-};
-enum { PAGE_HEAD = 64 };
-
-typedef struct {
-    gy_keep keep;
-    size_t page_bytes;  /* of data */
-    int held, free;     /* pages taken from the system; of these, waiting in the list */
-    int idle;           /* pages that only a keeper refers to: outside the bound */
-    gy_page *free_list; /* [free] */
-    bool stored;        /* any layer stores here */
-} group;
-
-/* Where a layer's rows lie inside a page. index 0: K, 1: V. */
-typedef struct {
-    int group;
-    int owner;            /* layer whose rows are read: the donor, or itself */
-    size_t at[2];         /* first byte of head 0 */
-    size_t head_bytes[2]; /* 64 rows of one head, all planes */
-    size_t step[2][3];    /* bytes of one row in each plane */
-} place;
-
-struct gy_kv {
-    gy_kvspec *spec; /* [n_layers] */
-    place *layer;    /* [n_layers] */
-    int n_layers;
-    group group[GY_KV_GROUPS];
-    int n_groups;
-    int max_pages; /* of each group */
-    gy_state_pool *state;
-    int64_t token_bytes;
-};
-
-static uint8_t *page_data(gy_page *page) {
-    return (uint8_t *)page + PAGE_HEAD;
-}
 
 /* ---- Layout ---- */
 
@@ -66,19 +24,9 @@ static gy_rc group_of(gy_kv *kv, gy_keep keep, int *index, gy_err *err) {
     return *index = kv->n_groups++, GY_OK;
 }
 
-/* Bytes of 64 rows of one head, or 0 when the codec cannot store them. */
-static size_t head_layout(gy_cparm c, int dim, size_t step[3]) {
-    if (c.kind >= GY_CODEC_COUNT) return 0;
-    const gy_codec *codec = &gy_codecs[c.kind];
-    if (!codec->encode || !codec->fits || !codec->fits(c, dim)) return 0;
-    memset(step, 0, 3 * sizeof *step);
-    codec->bytes(c, dim, step);
-    return GY_PAGE * (step[0] + step[1] + step[2]);
-}
-
 static gy_rc layer_place(gy_kv *kv, int i, gy_err *err) {
     const gy_kvspec *s = &kv->spec[i];
-    place *p = &kv->layer[i];
+    gy_kv_place *p = &kv->layer[i];
     p->owner = i, p->group = -1;
     if (s->donor >= 0) {
         if (s->donor >= i || kv->spec[s->donor].donor >= 0)
@@ -88,7 +36,8 @@ static gy_rc layer_place(gy_kv *kv, int i, gy_err *err) {
         return GY_OK;
     }
     if (s->keep.policy == GY_KEEP_STATE || s->heads == 0) return GY_OK; /* no pages */
-    if (s->heads < 0 || s->heads > MAX_DIM || s->kdim < 1 || s->kdim > MAX_DIM || s->vdim < (s->form != GY_KV_KEYS) ||
+    if (s->heads < 0 || s->heads > MAX_DIM || s->kdim < 1 || s->kdim > MAX_DIM ||
+        s->vdim < (s->form != GY_KV_KEYS) ||
         s->vdim > (s->form == GY_KV_VIEW ? s->kdim : MAX_DIM) ||
         (s->keep.policy == GY_KEEP_WINDOW && s->keep.window < 1))
         return gy_fail(err, GY_EFORMAT,
@@ -96,25 +45,8 @@ static gy_rc layer_place(gy_kv *kv, int i, gy_err *err) {
                        s->heads, s->kdim, s->vdim, s->keep.window, MAX_DIM);
     gy_rc rc = group_of(kv, s->keep, &p->group, err);
     if (rc) return rc;
-    group *g = &kv->group[p->group];
-    for (int v = 0; v < 2 && !(v && s->form == GY_KV_KEYS); v++) {
-        gy_cparm c = v && s->form != GY_KV_VIEW ? s->v : s->k;
-        int dim = v ? s->vdim : s->kdim;
-        char name[32];
-        p->head_bytes[v] = head_layout(c, dim, p->step[v]);
-        if (!p->head_bytes[v] || (v && s->form == GY_KV_VIEW && gy_codecs[c.kind].turn))
-            return gy_fail(err, GY_EUNSUPPORTED, "layer %d: KV codec %s cannot hold heads of %d", i,
-                           c.kind < GY_CODEC_COUNT ? gy_cparm_name(c, name) : "?", dim);
-        if (v && s->form == GY_KV_VIEW) { /* the same bytes, fewer columns */
-            p->at[1] = p->at[0], p->head_bytes[1] = p->head_bytes[0];
-            memcpy(p->step[1], p->step[0], sizeof p->step[1]);
-            break;
-        }
-        p->at[v] = g->page_bytes;
-        g->page_bytes += p->head_bytes[v] * (size_t)s->heads;
-    }
-    g->stored = true;
-    return GY_OK;
+    kv->group[p->group].stored = true;
+    return gy_coding_layout(kv, i, 0, (gy_kvpair){s->k, s->v}, err);
 }
 
 gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_kv **out,
@@ -134,7 +66,7 @@ gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_k
         return gy_fail(err, GY_ENOMEM, "out of memory for the KV store");
     }
     if (n_layers) memcpy(kv->spec, spec, (size_t)n_layers * sizeof *spec);
-    kv->n_layers = n_layers;
+    kv->n_layers = n_layers, kv->n_codings = 1;
     kv->max_pages = (int)((max_positions + GY_PAGE - 1) / GY_PAGE);
     for (int i = 0; i < n_layers; i++) {
         gy_rc rc = layer_place(kv, i, err);
@@ -150,17 +82,14 @@ gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_k
     }
     for (int g = 0; g < kv->n_groups; g++)
         if (kv->group[g].keep.policy == GY_KEEP_ALL)
-            kv->token_bytes += (int64_t)(kv->group[g].page_bytes / GY_PAGE);
+            kv->token_bytes += (int64_t)(kv->group[g].pool[0].page_bytes / GY_PAGE);
     *out = kv;
     return GY_OK;
 }
 
 void gy_kv_free(gy_kv *kv) {
     if (!kv) return;
-    for (int g = 0; g < kv->n_groups; g++) {
-        for (gy_page *page = kv->group[g].free_list, *next; page; page = next)
-            next = page->next, gy_free(page);
-    }
+    for (int g = 0; g < kv->n_groups; g++) gy_page_free_list(&kv->group[g]);
     gy_state_pool_free(kv->state);
     gy_free(kv->spec);
     gy_free(kv->layer);
@@ -181,8 +110,11 @@ gy_state_pool *gy_kv_state(const gy_kv *kv) {
 
 int64_t gy_kv_held_bytes(const gy_kv *kv) {
     int64_t bytes = gy_state_held_bytes(kv->state);
-    for (int g = 0; g < kv->n_groups; g++)
-        bytes += (int64_t)kv->group[g].held * (int64_t)(kv->group[g].page_bytes + PAGE_HEAD);
+    for (int g = 0; g < kv->n_groups; g++) {
+        const gy_page_pool *pool = kv->group[g].pool;
+        for (int f = 0; f < kv->n_codings; f++)
+            bytes += (int64_t)pool[f].held * (int64_t)(pool[f].page_bytes + GY_PAGE_HEAD);
+    }
     return bytes;
 }
 
@@ -190,55 +122,10 @@ int gy_kv_layer_group(const gy_kv *kv, int layer) {
     return kv->layer[layer].group;
 }
 
-/* ---- Pages ---- */
+/* ---- Tables ---- */
 
-static int in_use(const group *g) {
-    return g->held - g->free - g->idle;
-}
-
-/* Puts pages into the free list until it holds n. */
-static gy_rc pool_stock(gy_kv *kv, group *g, int n, gy_err *err) {
-    if (n > kv->max_pages - in_use(g))
-        return gy_fail(err, GY_ELIMIT, "KV memory is full: %lld positions are in use",
-                       (long long)in_use(g) * GY_PAGE);
-    while (g->free < n) {
-        gy_page *page = gy_alloc_aligned(PAGE_HEAD + g->page_bytes);
-        if (!page) return gy_fail(err, GY_ENOMEM, "out of memory for KV pages");
-        page->next = g->free_list, g->free_list = page;
-        g->held++, g->free++;
-    }
-    return GY_OK;
-}
-
-static gy_page *page_take(group *g) {
-    gy_page *page = g->free_list;
-    GY_ASSERT(page);
-    g->free_list = page->next, g->free--;
-    page->refs = 1, page->next = NULL;
-    return page;
-}
-
-static void page_unref(group *g, gy_page *page) {
-    if (!page) return;
-    if (--page->refs) {
-        g->idle += page->refs == 1 && page->kept;
-        return;
-    }
-    page->next = g->free_list, g->free_list = page;
-    g->free++;
-}
-
-static void page_ref(group *g, gy_page *page) {
-    g->idle -= page->refs == 1 && page->kept;
-    page->refs++;
-}
-
-static int pages_for(int len) {
-    return len / GY_PAGE + (len % GY_PAGE != 0);
-}
-
-static void pages_cut(group *g, gy_pages *pages, int n) {
-    while (pages->n > n) page_unref(g, pages->at[--pages->n]);
+static void pages_cut(gy_kv_group *g, gy_pages *pages, int n) {
+    while (pages->n > n) gy_page_unref(g, pages->at[--pages->n]);
 }
 
 static bool pages_room(gy_pages *pages, int n) {
@@ -291,7 +178,7 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, 
     if (rc) return rc;
     int tokens = from->len + from->replay;
     bool room = tok_room(seq, tokens);
-    int n = pages_for(from->len);
+    int n = gy_pages_for(from->len);
     for (int g = 0; g < kv->n_groups && room; g++)
         if (kv->group[g].stored) room = pages_room(&seq->group[g], n);
     if (!room) {
@@ -302,16 +189,26 @@ gy_rc gy_kv_seq_fork(gy_kv *kv, const struct gy_seq *from, struct gy_seq **out, 
         if (!kv->group[g].stored) continue;
         for (int i = 0; i < n; i++) {
             gy_page *page = from->group[g].at[i];
-            if (page) page_ref(&kv->group[g], page);
+            if (page) gy_page_ref(&kv->group[g], page);
             seq->group[g].at[i] = page;
         }
         seq->group[g].n = n;
     }
     if (tokens) memcpy(seq->tok, from->tok, (size_t)tokens * sizeof *seq->tok);
     seq->len = from->len, seq->replay = from->replay, seq->committed = from->committed;
+    seq->coding = from->coding, seq->early = from->early, seq->border = from->border;
+    seq->reusable = from->reusable;
     gy_state_fork(&from->state, &seq->state);
     *out = seq;
     return GY_OK;
+}
+
+/* Pages that positions [len, len + n) need in a group, by coding. */
+static void count_need(const struct gy_seq *seq, const gy_pages *p, int pages,
+                       int need[GY_KV_CODINGS]) {
+    memset(need, 0, GY_KV_CODINGS * sizeof *need);
+    for (int i = p->n; i < pages; i++) need[gy_seq_coding(seq, i)]++;
+    if (tail_shared(p, seq->len)) need[p->at[seq->len / GY_PAGE]->coding]++;
 }
 
 /* Everything that can fail comes first and leaves only spare room and spare pages behind. */
@@ -319,14 +216,14 @@ gy_rc gy_kv_reserve_drafts(gy_kv *kv, struct gy_seq *seq, int n, int drafts, gy_
     if (n < 0 || n > INT_MAX - GY_PAGE - seq->len)
         return gy_fail(err, GY_ELIMIT, "cannot append %d tokens to a sequence of %d", n, seq->len);
     if (n == 0) return GY_OK;
-    int pages = pages_for(seq->len + n);
+    int pages = gy_pages_for(seq->len + n), need[GY_KV_CODINGS];
     if (!tok_room(seq, seq->len + n)) return gy_fail(err, GY_ENOMEM, "out of memory for tokens");
     for (int g = 0; g < kv->n_groups; g++) {
         gy_pages *p = &seq->group[g];
         if (!kv->group[g].stored) continue;
         if (!pages_room(p, pages)) return gy_fail(err, GY_ENOMEM, "out of memory for a page table");
-        int more = (pages > p->n ? pages - p->n : 0) + tail_shared(p, seq->len);
-        gy_rc rc = pool_stock(kv, &kv->group[g], more, err);
+        count_need(seq, p, pages, need);
+        gy_rc rc = gy_page_stock(kv, &kv->group[g], need, err);
         if (rc) return rc;
     }
     int base = drafts ? n - drafts : seq->replay < n ? seq->replay : n;
@@ -334,16 +231,16 @@ gy_rc gy_kv_reserve_drafts(gy_kv *kv, struct gy_seq *seq, int n, int drafts, gy_
     gy_rc rc = gy_state_reserve(kv->state, &seq->state, seq->len, base, n, err);
     if (rc) return rc;
     for (int g = 0; g < kv->n_groups; g++) {
-        group *gr = &kv->group[g];
+        gy_kv_group *gr = &kv->group[g];
         gy_pages *p = &seq->group[g];
         if (!gr->stored) continue;
         if (tail_shared(p, seq->len)) {
-            gy_page **tail = &p->at[seq->len / GY_PAGE], *copy = page_take(gr);
-            memcpy(page_data(copy), page_data(*tail), gr->page_bytes);
-            page_unref(gr, *tail);
+            gy_page **tail = &p->at[seq->len / GY_PAGE], *copy = gy_page_pop(gr, (*tail)->coding);
+            memcpy(gy_page_bytes(copy), gy_page_bytes(*tail), gr->pool[copy->coding].page_bytes);
+            gy_page_unref(gr, *tail);
             *tail = copy;
         }
-        while (p->n < pages) p->at[p->n++] = page_take(gr);
+        for (; p->n < pages; p->n++) p->at[p->n] = gy_page_pop(gr, gy_seq_coding(seq, p->n));
     }
     return GY_OK;
 }
@@ -353,13 +250,13 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
 }
 
 /* Pages of a WINDOW group that neither a query nor a withdrawal of up to GY_PAGE rows can reach. */
-static void window_drop(group *g, gy_pages *pages, int committed) {
+static void window_drop(gy_kv_group *g, gy_pages *pages, int committed) {
     if (g->keep.window >= committed - GY_PAGE) return;
     int end = (committed - GY_PAGE - g->keep.window) / GY_PAGE;
-    int i = end - 1, first = pages_for(g->keep.sinks > 0 ? g->keep.sinks : 0);
+    int i = end - 1, first = gy_pages_for(g->keep.sinks > 0 ? g->keep.sinks : 0);
     /* Dropping goes on from where the last append stopped: everything below a hole is gone. */
     for (; i >= first && pages->at[i]; i--) {
-        page_unref(g, pages->at[i]);
+        gy_page_unref(g, pages->at[i]);
         pages->at[i] = NULL;
     }
 }
@@ -372,7 +269,7 @@ void gy_kv_append_drafts(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int 
     seq->len += n, seq->replay -= again;
     if (drafts < n) seq->committed = seq->len - drafts;
     for (int g = 0; g < kv->n_groups; g++) {
-        GY_ASSERT(!kv->group[g].stored || seq->group[g].n >= pages_for(seq->len));
+        GY_ASSERT(!kv->group[g].stored || seq->group[g].n >= gy_pages_for(seq->len));
         if (kv->group[g].stored && kv->group[g].keep.policy == GY_KEEP_WINDOW)
             window_drop(&kv->group[g], &seq->group[g], seq->committed);
     }
@@ -397,8 +294,13 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
         return gy_fail(err, GY_EARG, "cannot cut a sequence of %d positions to %d", tokens, n);
     if (n > seq->len) n = seq->len; /* of the tokens that wait, fewer */
     if (kv->state) n = gy_state_back(&seq->state, n);
+    if (n && n < seq->reusable)
+        return gy_fail(err, GY_ELIMIT,
+                       "cannot go back to position %d: the KV codecs changed at %d, and what came "
+                       "before was computed with others",
+                       n, seq->reusable);
     for (int g = 0; g < kv->n_groups; g++) {
-        const group *gr = &kv->group[g];
+        const gy_kv_group *gr = &kv->group[g];
         if (!gr->stored || gr->keep.policy != GY_KEEP_WINDOW || n == seq->len) continue;
         /* The query at n sees n - window + 1 .. n, and n is written beside n - 1. */
         int lo = n - gr->keep.window + 1 > 0 ? n - gr->keep.window + 1 : 0;
@@ -409,31 +311,20 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
                                "it would see",
                                n, gr->keep.window);
     }
-    for (int g = 0; g < kv->n_groups; g++) pages_cut(&kv->group[g], &seq->group[g], pages_for(n));
+    for (int g = 0; g < kv->n_groups; g++)
+        pages_cut(&kv->group[g], &seq->group[g], gy_pages_for(n));
     gy_state_cut(kv->state, &seq->state, n);
     seq->len = n, seq->replay = want - n;
     if (seq->committed > n) seq->committed = n;
+    if (!n) seq->reusable = 0;
     return GY_OK;
 }
 
 gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, int page, int head,
                         bool value) {
-    const place *p = &kv->layer[layer];
-    const gy_kvspec *s = &kv->spec[p->owner];
-    gy_page *held = seq->group[p->group].at[page];
+    gy_page *held = seq->group[kv->layer[layer].group].at[page];
     GY_ASSERT(held);
-    uint8_t *at = page_data(held) + p->at[value] + p->head_bytes[value] * (size_t)head;
-    gy_rows rows = {.c = value && s->form != GY_KV_VIEW ? s->v : s->k,
-                    .rows = GY_PAGE,
-                    .cols = value ? s->vdim : s->kdim,
-                    .global = 1};
-    for (int i = 0; i < 3; i++) {
-        size_t step = p->step[value][i];
-        rows.plane[i] = step ? at : NULL;
-        rows.step[i] = (ptrdiff_t)step;
-        at += GY_PAGE * step;
-    }
-    return rows;
+    return gy_coding_rows(kv, layer, held, head, value);
 }
 
 /* ---- Pages beside sequences ---- */
@@ -443,7 +334,7 @@ int gy_kv_groups(const gy_kv *kv) {
 }
 
 size_t gy_kv_group_bytes(const gy_kv *kv, int group) {
-    return kv->group[group].stored ? kv->group[group].page_bytes : 0;
+    return kv->group[group].stored ? kv->group[group].pool[0].page_bytes : 0;
 }
 
 bool gy_kv_pages_suffice(const gy_kv *kv) {
@@ -454,38 +345,25 @@ bool gy_kv_pages_suffice(const gy_kv *kv) {
 
 bool gy_kv_page_needed(const gy_kv *kv, int group, int len, int i) {
     gy_keep keep = kv->group[group].keep;
-    if (!kv->group[group].stored || i >= pages_for(len)) return false;
+    if (!kv->group[group].stored || i >= gy_pages_for(len)) return false;
     if (keep.policy != GY_KEEP_WINDOW) return true;
     /* The query at len sees len - window + 1 .. len and the kept prefix, and is written beside len
      * - 1 unless a page begins with it. */
-    if (i == pages_for(len) - 1 && len % GY_PAGE) return true;
-    if (keep.sinks > 0 && i < pages_for(keep.sinks)) return true;
+    if (i == gy_pages_for(len) - 1 && len % GY_PAGE) return true;
+    if (keep.sinks > 0 && i < gy_pages_for(keep.sinks)) return true;
     return keep.window - 1 >= len || (i + 1) * GY_PAGE > len - keep.window + 1;
-}
-
-gy_rc gy_kv_page_take(gy_kv *kv, int group, gy_page **page, gy_err *err) {
-    gy_rc rc = pool_stock(kv, &kv->group[group], 1, err);
-    if (!rc) *page = page_take(&kv->group[group]);
-    return rc;
-}
-
-void gy_kv_page_unref(gy_kv *kv, int group, gy_page *page) {
-    page_unref(&kv->group[group], page);
-}
-
-void *gy_kv_page_data(gy_page *page) {
-    return page_data(page);
 }
 
 void gy_kv_page_blank(const gy_kv *kv, int group, void *data, int from) {
     for (int l = 0; l < kv->n_layers; l++) {
-        const place *p = &kv->layer[l];
+        const gy_kv_place *p = &kv->layer[l];
+        const gy_kv_layout *f = &p->coding[0];
         if (p->group != group || p->owner != l) continue;
         for (int part = 0; part < 2 * kv->spec[l].heads; part++) {
             int v = part % 2;
-            uint8_t *at = (uint8_t *)data + p->at[v] + p->head_bytes[v] * (size_t)(part / 2);
+            uint8_t *at = (uint8_t *)data + f->at[v] + f->head_bytes[v] * (size_t)(part / 2);
             for (int i = 0; i < 3; i++) {
-                size_t step = p->step[v][i];
+                size_t step = f->step[v][i];
                 memset(at + (size_t)from * step, 0, (size_t)(GY_PAGE - from) * step);
                 at += GY_PAGE * step;
             }
@@ -493,30 +371,13 @@ void gy_kv_page_blank(const gy_kv *kv, int group, void *data, int from) {
     }
 }
 
-void gy_kv_page_keep(gy_kv *kv, int group, gy_page *page) {
-    GY_ASSERT(!page->kept);
-    page_ref(&kv->group[group], page);
-    page->kept = true;
-}
-
-void gy_kv_page_unkeep(gy_kv *kv, int group, gy_page *page) {
-    GY_ASSERT(page->kept);
-    kv->group[group].idle -= page->refs == 1;
-    page->kept = false;
-    page_unref(&kv->group[group], page);
-}
-
-bool gy_kv_page_idle(const gy_page *page) {
-    return page->kept && page->refs == 1;
-}
-
 gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
                       gy_page *const *const at[GY_KV_GROUPS], gy_err *err) {
-    int pages = pages_for(n);
-    GY_ASSERT(seq->len == 0);
+    int pages = gy_pages_for(n);
+    GY_ASSERT(seq->len == 0 && !gy_kv_recoded(seq));
     if (!tok_room(seq, n)) return gy_fail(err, GY_ENOMEM, "out of memory for tokens");
     for (int g = 0; g < kv->n_groups; g++) {
-        const group *gr = &kv->group[g];
+        const gy_kv_group *gr = &kv->group[g];
         int woken = 0;
         if (!gr->stored) continue;
         if (!pages_room(&seq->group[g], pages))
@@ -525,15 +386,15 @@ gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
             GY_ASSERT(at[g][i] || !gy_kv_page_needed(kv, g, n, i));
             woken += at[g][i] && gy_kv_page_idle(at[g][i]);
         }
-        if (woken > kv->max_pages - in_use(gr))
+        if (woken > kv->max_pages - gy_group_in_use(gr))
             return gy_fail(err, GY_ELIMIT, "KV memory is full: %lld positions are in use",
-                           (long long)in_use(gr) * GY_PAGE);
+                           (long long)gy_group_in_use(gr) * GY_PAGE);
     }
     for (int g = 0; g < kv->n_groups; g++) {
         if (!kv->group[g].stored) continue;
         pages_cut(&kv->group[g], &seq->group[g], 0);
         for (int i = 0; i < pages; i++) {
-            if (at[g][i]) page_ref(&kv->group[g], at[g][i]);
+            if (at[g][i]) gy_page_ref(&kv->group[g], at[g][i]);
             seq->group[g].at[i] = at[g][i];
         }
         seq->group[g].n = pages;

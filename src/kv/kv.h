@@ -23,7 +23,7 @@
 typedef struct gy_kv gy_kv;
 typedef struct gy_page gy_page;
 
-enum { GY_KV_GROUPS = 8 };
+enum { GY_KV_GROUPS = 8, GY_KV_CODINGS = 8 };
 typedef struct {
     gy_page **at;
     int n, cap;
@@ -37,6 +37,9 @@ struct gy_seq {
     int tok_cap;
     gy_pages group[GY_KV_GROUPS];
     gy_state state; /* of STATE layers, at len */
+    /* Choices of codecs (gy_kv_coding) in which pages are written: `early` for pages below border,
+     * coding from there on. reusable: the sequence cannot be cut back to 1 .. reusable - 1. */
+    int coding, early, border, reusable;
 };
 
 /* max_positions bounds page memory: so many positions, as whole pages, in each group of all
@@ -77,6 +80,26 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 /* The 64 rows of one head of one page of the layer, or of its donor; value: V, else K. */
 gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, int page, int head,
                         bool value);
+
+/* ---- Other codecs than the plan's (kv.md 4.5) ---- */
+
+/* The number of a choice of codecs, [n_layers], of which layers that store rows of their own count;
+ * 0 is the plan's. At most GY_KV_CODINGS in one store. */
+gy_rc gy_kv_coding(gy_kv *kv, const gy_kvpair *layer, int *coding, gy_err *err);
+/* From position `first` on, a multiple of GY_PAGE, seq is kept in a coding: what it holds is coded
+ * anew, what will be appended is coded so when put. Only this sequence changes; pages that it
+ * shares are left to the others. On failure nothing has changed. Rows below seq->len were computed
+ * from the old codes: going back among them would give other bits, so it is refused from then on.
+ */
+gy_rc gy_kv_transition(gy_kv *kv, struct gy_seq *seq, int coding, int first, gy_err *err);
+/* Whether the V rows of seq come, or will come, both turned (gy_codec.turn) and not: then each
+ * page's sum must be turned back by itself, else the sum of all of them is, once. A property of the
+ * sequence, not of what it holds, so that bits do not depend on what a query happens to see. */
+bool gy_kv_mixed(const gy_kv *kv, const struct gy_seq *seq, int layer);
+/* Whether seq has pages that the plan's codecs did not make; such are not for others. */
+static inline bool gy_kv_recoded(const struct gy_seq *seq) {
+    return seq->coding || seq->early || seq->reusable;
+}
 
 /* ---- Pages beside sequences: the prefix tree keeps them, page files fill them ---- */
 

@@ -65,6 +65,9 @@ gy_rc gy_snap_save_seq(const gy_io *io, const char *path, const gy_kv *kv, const
     parts p = {0};
     if (!gy_kv_pages_suffice(kv))
         return gy_fail(err, GY_EUNSUPPORTED, "sequences with recurrent state cannot be saved");
+    if (gy_kv_recoded(seq))
+        return gy_fail(err, GY_EUNSUPPORTED,
+                       "sequences whose KV codecs are not the engine's cannot be saved");
     snprintf(h.kv, sizeof h.kv, "%s", kv_name);
     gy_rc rc = collect(kv, seq, &p) && chain_of(&h)
                    ? GY_OK

@@ -183,3 +183,15 @@ gy_rc gy_seq_settle(gy_engine *e, gy_seq *seq, int keep, gy_err *err) {
     if (err) *err = (gy_err){0};
     return gy_kv_settle(e->kv, seq, keep, err);
 }
+
+gy_rc gy_seq_transition(gy_engine *e, gy_seq *seq, const char *kv, int first, gy_err *err) {
+    gy_kvpair *pair;
+    char name[GY_KV_NAME];
+    int coding;
+    if (err) *err = (gy_err){0};
+    gy_rc rc = gy_kv_choose(kv, e->plan->n_layers, &pair, name, err);
+    if (rc) return rc;
+    rc = gy_kv_coding(e->kv, pair, &coding, err);
+    gy_free(pair);
+    return rc ? rc : gy_kv_transition(e->kv, seq, coding, first, err);
+}

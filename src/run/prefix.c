@@ -224,7 +224,7 @@ static bool keep_pages(gy_prefix *p, node *x, const struct gy_seq *seq) {
 void gy_prefix_offer(gy_prefix *p, const gy_digest *root, const struct gy_seq *seq) {
     gy_digest before = *root, name;
     node *last = NULL;
-    if (!gy_kv_pages_suffice(p->kv)) return;
+    if (!gy_kv_pages_suffice(p->kv) || gy_kv_recoded(seq)) return;
     for (int i = 0; i < seq->committed / GY_PAGE; i++) {
         const int32_t *tok = seq->tok + i * GY_PAGE;
         if (!gy_chain_next(&before, tok, &name)) break;
@@ -351,7 +351,7 @@ static int extend(gy_prefix *p, trail *t, int most, int k) {
 int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, const int32_t *ids,
                     int n) {
     int most = n > 0 ? (n - 1) / GY_PAGE : 0, k = 0;
-    if (seq->len || !most) return 0;
+    if (seq->len || !most || gy_kv_recoded(seq)) return 0;
     node **path = gy_alloc_n((size_t)most, sizeof *path);
     if (path) {
         k = walk(p, root, ids, most, path);
