@@ -83,20 +83,32 @@ typedef struct {
     gy_json_doc doc;
 } get;
 
-static const char default_include[] = "*.safetensors,*.safetensors.index.json,config.json,"
-                                      "generation_config.json,tokenizer.json,tokenizer_config.json,"
-                                      "special_tokens_map.json,chat_template.jinja,chat_template."
-                                      "json,additional_chat_templates/*.jinja,kv_config.json,"
-                                      "adapter_config.json";
+/* What gyre reads, at the top of the repository: others keep a second copy of the weights beside it
+ * (consolidated.safetensors, original/, onnx/), as large as the first. */
+static const char default_include[] =
+    "model*.safetensors,model*.safetensors.index.json,config.json,generation_config.json,"
+    "tokenizer.json,tokenizer_config.json,special_tokens_map.json,chat_template.jinja,"
+    "chat_template.json,additional_chat_templates/*.jinja,kv_config.json,adapter_config.json,"
+    "adapters.safetensors";
 
-static bool any_glob(const char *globs, const char *name) {
+static bool any_glob(const char *globs, const char *name, int flags) {
     char one[256];
     for (const char *s = globs; s && *s; s += strcspn(s, ","), s += *s == ',') {
         size_t n = strcspn(s, ",");
         snprintf(one, sizeof one, "%.*s", (int)n, s);
-        if (n && n < sizeof one && !fnmatch(one, name, FNM_CASEFOLD)) return true;
+        if (n && n < sizeof one && !fnmatch(one, name, FNM_CASEFOLD | flags)) return true;
     }
     return false;
+}
+
+/* Adds text with what may not stand in a URL's path as %XX; '/' stays if slash. */
+static void put_escaped(gy_buf *url, const char *text, bool slash) {
+    for (const char *s = text; *s; s++) {
+        if (isalnum((unsigned char)*s) || strchr("-._~", *s) || (slash && *s == '/'))
+            gy_buf_c(url, *s);
+        else
+            gy_buf_printf(url, "%%%02X", (unsigned char)*s);
+    }
 }
 
 static const char *file_name(const gy_json *sibling) {
@@ -109,7 +121,7 @@ static gy_rc choose(const get *g, const gy_json *files, char include[256], gy_er
     int tensors = 0, ggufs = 0, q4km = 0;
     for (uint32_t i = 0; i < files->n; i++) {
         const char *name = file_name(files->item + i);
-        tensors += !fnmatch("*.safetensors", name, 0),
+        tensors += !fnmatch("model*.safetensors", name, FNM_PATHNAME),
             ggufs += !fnmatch("*.gguf", name, FNM_CASEFOLD);
         q4km += !fnmatch("*Q4_K_M*.gguf", name, FNM_CASEFOLD);
     }
@@ -171,8 +183,8 @@ static gy_rc get_file(get *g, const gy_json *sibling, gy_err *err) {
     if (!g->o->local_dir && !etag)
         return gy_fail(err, GY_EFORMAT, "%s: the server names no digest for it", name);
     for (const char *s = name; *s; s++) depth += *s == '/';
-    gy_buf_printf(&url, "%s/%.*s/resolve/%s/%s", g->endpoint, (int)g->repo_bytes, g->repo, commit,
-                  name);
+    gy_buf_printf(&url, "%s/%.*s/resolve/%s/", g->endpoint, (int)g->repo_bytes, g->repo, commit);
+    put_escaped(&url, name, true);
     if (g->o->local_dir)
         gy_buf_printf(&blob, "%s/%s", g->o->local_dir, name);
     else
@@ -215,8 +227,9 @@ static gy_rc write_ref(const get *g, const char *commit, gy_err *err) {
 /* Asks the hub what the revision holds; fills g->doc and g->snapshot. */
 static gy_rc ask_hub(get *g, gy_err *err) {
     gy_buf url = {0}, text = {0};
-    gy_buf_printf(&url, "%s/api/models/%.*s/revision/%s?blobs=true", g->endpoint,
-                  (int)g->repo_bytes, g->repo, g->revision);
+    gy_buf_printf(&url, "%s/api/models/%.*s/revision/", g->endpoint, (int)g->repo_bytes, g->repo);
+    put_escaped(&url, g->revision, false);
+    gy_buf_puts(&url, "?blobs=true");
     gy_fetch f = {
         .url = url.p, .token = g->token, .text = &text, .size = -1, .label = "repository"};
     gy_rc rc = url.p ? gy_fetch_run(&f, err) : gy_fail(err, GY_ENOMEM, "get: out of memory");
@@ -238,10 +251,12 @@ static gy_rc get_all(get *g, gy_err *err) {
     if (rc) return rc;
     const gy_json *files = gy_json_get(g->doc.root, "siblings");
     rc = choose(g, files, include, err);
-    const char *globs = g->o->include ? g->o->include : *include ? include : default_include;
+    bool usual = !g->o->include && !*include;
+    const char *globs = g->o->include ? g->o->include : usual ? default_include : include;
     for (uint32_t i = 0; !rc && i < files->n; i++) {
         const char *name = file_name(files->item + i);
-        if (!any_glob(globs, name) || any_glob(g->o->exclude, name)) continue;
+        if (!any_glob(globs, name, usual ? FNM_PATHNAME : 0) || any_glob(g->o->exclude, name, 0))
+            continue;
         if (!safe_name(name))
             return gy_fail(err, GY_EFORMAT, "repository: it names a file outside itself");
         rc = get_file(g, files->item + i, err), taken++;

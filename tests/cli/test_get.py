@@ -14,12 +14,14 @@ import termios
 import threading
 import time
 import unittest
+import urllib.parse
 
 GYRE = os.environ["GYRE_BIN"]
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 BIG = bytes(range(256)) * 4096  # 1 MiB
 FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": BIG, "notes/extra.txt": b"not fetched",
-         "tokenizer.json": b"{}"}
+         "tokenizer.json": b"{}", "additional_chat_templates/tool use #1%.jinja": b"{{ tools }}",
+         "consolidated.safetensors": b"the same weights again", "onnx/model.safetensors": b"and again"}
 
 
 def git_sha1(data):
@@ -51,10 +53,10 @@ class Hub(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         Hub.log.append((self.path, self.headers.get("Range"), self.headers.get("Authorization")))
         start, name = 0, ""
-        if self.path.startswith("/api/models/org/tiny/revision/main"):
+        if self.path.startswith(("/api/models/org/tiny/revision/main?", "/api/models/org/tiny/revision/refs%2Fpr%2F1?")):
             data = self.listing()
         elif self.path.startswith(f"/org/tiny/resolve/{COMMIT}/"):
-            name = self.path.split(COMMIT + "/")[1]
+            name = urllib.parse.unquote(self.path.split(COMMIT + "/")[1])
             data = FILES.get(name)
             if data is None:
                 return self.send_error(404)
@@ -116,10 +118,11 @@ class GetTest(unittest.TestCase):
         snapshot = self.repo / "snapshots" / COMMIT
         self.assertEqual(done.stdout.strip(), str(snapshot))
         self.assertEqual((self.repo / "refs" / "main").read_text(), COMMIT)
-        for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        for name in ("config.json", "model.safetensors", "tokenizer.json", "additional_chat_templates/tool use #1%.jinja"):
             self.assertEqual((snapshot / name).read_bytes(), FILES[name])
             self.assertTrue((snapshot / name).is_symlink())
-        self.assertFalse((snapshot / "notes").exists())
+        for name in ("notes", "consolidated.safetensors", "onnx"):
+            self.assertFalse((snapshot / name).exists(), name)
         self.assertTrue((self.repo / "blobs" / hashlib.sha256(BIG).hexdigest()).exists())
         self.assertTrue((self.repo / "blobs" / git_sha1(FILES["config.json"])).exists())
         self.assertTrue(all(auth == "Bearer secret" for _, _, auth in Hub.log))
@@ -128,6 +131,11 @@ class GetTest(unittest.TestCase):
         self.assertEqual(len(Hub.log), before + 1, "a second get asks only for the listing")
         offline = self.get("org/tiny", "--offline")
         self.assertEqual((offline.returncode, offline.stdout.strip()), (0, str(snapshot)))
+
+    def test_revision_with_slashes(self):
+        done = self.get("org/tiny", "--revision", "refs/pr/1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual((self.repo / "refs" / "refs" / "pr" / "1").read_text(), COMMIT)
 
     def test_resume_of_partial_file(self):
         blobs = self.repo / "blobs"
