@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 
 #include "base/fmap.h"
+#include "base/mem.h"
+#include "kv/snap.h"
 #include "run/persist.h"
 
 enum { LEN = 230, CONTEXT = 256 };
@@ -455,6 +457,95 @@ static void test_refusals(void **state) {
     gy_seq_free(e, s), gy_engine_free(e), gy_model_unref(m), gy_model_unref(o);
 }
 
+/* Files whose checksums are right and whose contents are not. */
+static void test_crafted(void **state) {
+    (void)state;
+    static const char *const words[] = {"is missing",     "has 64 bytes",   "has 64 bytes",
+                                        "whole sequence", "whole sequence", "ids below",
+                                        "context of"};
+    char file[100], bad[100];
+    gy_err err = {0};
+    int32_t ids[LEN], tok[4096] = {0};
+    snprintf(file, sizeof file, "%s/good", dir), snprintf(bad, sizeof bad, "%s/bad", dir);
+    gy_model *m = open_model(data_path("models/gemma3"));
+    gy_engine *e = engine(m, options("f16"));
+    tokens(vocab_of(m), 4, ids);
+    gy_seq *s = new_seq(e);
+    feed(e, s, ids, 200, NULL);
+    assert_ok(gy_seq_save(e, s, file, &err), err);
+    for (int kind = 0; kind < 7; kind++) {
+        gy_snap f;
+        gy_snap_page page[16];
+        void *data[16];
+        assert_ok(gy_snap_open(&gy_io_system, file, &f, &err), err);
+        gy_snap_head h = f.head;
+        assert_true(h.n_pages <= 16 && h.n_pages > 4);
+        memcpy(page, h.page, (size_t)h.n_pages * sizeof *page);
+        memcpy(tok, h.tok, 200 * sizeof *tok);
+        for (int i = 0; i < h.n_pages; i++) {
+            data[i] = malloc(page[i].bytes);
+            assert_non_null(data[i]);
+            assert_ok(gy_snap_read(&f, i, data[i], &err), err);
+        }
+        h.page = page, h.tok = tok;
+        int n = h.n_pages;
+        switch (kind) {
+        case 0: h.n_pages--; break;
+        case 1: page[n - 1].bytes = 64; break;
+        case 2: page[n - 1].group = 7, page[n - 1].bytes = 64; break;
+        case 3: h.kind = GY_SNAP_PAGE; break;
+        case 4: h.first = 64, h.n_pages = 0; break;
+        case 5: tok[100] = vocab_of(m); break;
+        default: h.n_tok = 4096;
+        }
+        assert_ok(gy_snap_write(&gy_io_system, bad, &h, (const void *const *)data, &err), err);
+        refused(e, bad,
+                kind < 3 || kind == 5 ? GY_EINTEGRITY
+                : kind == 6           ? GY_ELIMIT
+                                      : GY_EFORMAT,
+                words[kind]);
+        for (int i = 0; i < n; i++) free(data[i]);
+        gy_snap_close(&f);
+    }
+    gy_seq_free(e, s), gy_engine_free(e), gy_model_unref(m);
+}
+
+/* Every allocation fails once: a message, no sequence, no page kept back, the file as it was. */
+static void test_memory(void **state) {
+    (void)state;
+    char file[100], old[100];
+    gy_err err = {0};
+    int32_t ids[LEN];
+    snprintf(file, sizeof file, "%s/a", dir), snprintf(old, sizeof old, "%s/old", dir);
+    gy_model *m = open_model(data_path("models/gemma3"));
+    gy_engine_options o = options("f16");
+    gy_engine *e = engine(m, o);
+    o.context = 200, o.sequences = 1;
+    gy_engine *small = engine(m, o);
+    tokens(vocab_of(m), 4, ids);
+    gy_seq *s = new_seq(e), *t = NULL;
+    feed(e, s, ids, 200, NULL);
+    assert_ok(gy_seq_save(e, s, file, &err), err);
+    assert_ok(gy_seq_save(e, s, old, &err), err);
+    int failures = 0;
+    for (int load = 0; load < 2; load++) {
+        gy_rc rc = GY_ENOMEM;
+        for (long n = 1; rc; n++) {
+            gy_alloc_fail_at(n);
+            rc = load ? gy_seq_load(small, file, &t, &err) : gy_seq_save(e, s, file, &err);
+            gy_alloc_fail_at(0);
+            if (rc && (rc != GY_ENOMEM || !err.msg[0] || t)) fail_msg("allocation %ld: %d", n, rc);
+            failures += rc != GY_OK;
+            same_files(file, old);
+        }
+    }
+    assert_int_equal(gy_seq_len(t), 200);
+    printf("memory: %d failed allocations\n", failures);
+    assert_true(failures > 20);
+    gy_seq_free(small, t), gy_seq_free(e, s);
+    gy_engine_free(small), gy_engine_free(e), gy_model_unref(m);
+}
+
 static int setup(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/gyre-persist-XXXXXX");
@@ -477,6 +568,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_crafted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
