@@ -1,5 +1,6 @@
 /* gy_model_open and the text functions of gyre.h, on committed fixtures and on copies with one file
  * changed. */
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
@@ -299,6 +300,33 @@ static void fingerprint(gy_model *m, gy_buf *b) {
     gy_free(out), gy_free(ids);
 }
 
+/* One model, several threads: states that a pattern builds as it meets text are shared. */
+static void *use_model(void *arg) {
+    gy_buf *got = calloc(1, sizeof *got);
+    for (int i = 0; got && i < 20; i++) got->n = 0, fingerprint(arg, got);
+    return got;
+}
+
+static void many_threads(void **state) {
+    (void)state;
+    enum { THREADS = 4 };
+    pthread_t thread[THREADS];
+    gy_model *m = llama(NULL);
+    gy_buf want = {0};
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, use_model, m), 0);
+    fingerprint(m, &want);
+    for (int i = 0; i < THREADS; i++) {
+        void *got = NULL;
+        pthread_join(thread[i], &got);
+        assert_non_null(got);
+        assert_string_equal(((gy_buf *)got)->p, want.p);
+        gy_buf_free(got), free(got);
+    }
+    gy_buf_free(&want);
+    gy_model_unref(m);
+}
+
 /* Whichever allocation fails, opening fails, or the model is as it should be (tables that only save
  * time may be left out). Nothing leaks: the sanitizer build watches. */
 static void memory_runs_out(void **state) {
@@ -339,6 +367,7 @@ int main(void) {
         cmocka_unit_test(parts),
         cmocka_unit_test(text_alone),
         cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(many_threads),
     };
     return cmocka_run_group_tests(tests, make_work, drop_work);
 }
