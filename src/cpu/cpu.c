@@ -73,6 +73,8 @@ static void cpu_run(gy_be *be, const gy_op *op, const gy_batch *batch) {
         run_linear(cpu, op, batch);
     else if (op->kind == GY_OP_ATTN)
         gy_cpu_attn(cpu, op, batch);
+    else if (op->kind == GY_OP_ROUTE || op->kind == GY_OP_EXPERTS)
+        gy_cpu_moe_op(cpu, op, batch);
     else if (recurrent(op->kind))
         gy_cpu_scan_op(cpu, op, batch);
     else
@@ -111,6 +113,7 @@ static void cpu_free(gy_be *be) {
     gy_free(cpu->scratch), gy_free(cpu->tile), gy_free(cpu->part), gy_free(cpu->lin.coded);
     for (int i = 0; i < cpu->turns; i++) gy_free(cpu->turn[i].c);
     gy_free(cpu->turn), gy_free(cpu->turn_of);
+    gy_cpu_moe_free(cpu->moe);
     gy_free(cpu);
 }
 
@@ -156,7 +159,8 @@ static int widest(const gy_plan *plan, bool norms) {
         if ((norms ? norm : product) && op->w[0] && op->w[0]->file.cols > cols)
             cols = op->w[0]->file.cols;
     }
-    return cols;
+    int experts = norms ? 0 : gy_cpu_moe_cols(plan);
+    return experts > cols ? experts : cols;
 }
 
 static bool same_turn(const gy_op *a, const gy_op *b) {
@@ -225,7 +229,7 @@ static gy_rc check_plan(const gy_plan *plan, gy_err *err) {
             return gy_fail(err, GY_EFORMAT, "op %d: %d kept positions in a window of %d", i,
                            plan->op[i].u.attn.kept, plan->op[i].u.attn.window);
         bool row =
-            kind <= GY_OP_ADD || kind == GY_OP_PICK || kind == GY_OP_LOGITS || recurrent(kind);
+            kind <= GY_OP_EXPERTS || kind == GY_OP_PICK || kind == GY_OP_LOGITS || recurrent(kind);
         if (!row)
             return gy_fail(err, GY_EUNSUPPORTED, "op %d: the CPU backend has no %s", i,
                            kind < GY_OP_COUNT ? gy_op_names[kind] : "?");
@@ -258,6 +262,7 @@ gy_rc gy_cpu_new(const gy_plan *plan, const gy_kv *kv, int threads, gy_be_arith 
     if (!rc) rc = take_slots(cpu, err);
     if (!rc) rc = take_turns(cpu, err);
     if (!rc) rc = take_scratch(cpu, arith, err);
+    if (!rc) rc = gy_cpu_moe_new(plan, rows, &cpu->moe, err);
     if (rc) {
         cpu_free(&cpu->be);
         return rc;

@@ -63,6 +63,7 @@ typedef struct {
     int turns;
     int *turn_of; /* [n_ops] index into turn of a ROPE */
     gy_linear_env lin;
+    struct gy_cpu_moe *moe; /* NULL: the plan has no EXPERTS */
     _Atomic uint64_t saturated;
 } gy_cpu;
 
@@ -71,6 +72,11 @@ typedef struct {
 typedef void (*gy_cpu_range_fn)(void *arg, int r0, int r1, int worker);
 void gy_cpu_ranges(gy_cpu *cpu, int rows, int64_t cost, gy_cpu_range_fn fn, void *arg);
 
+/* moe.c: ROUTE, EXPERTS. rows: most of a step. */
+void gy_cpu_moe_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
+gy_rc gy_cpu_moe_new(const gy_plan *plan, int rows, struct gy_cpu_moe **moe, gy_err *err);
+void gy_cpu_moe_free(struct gy_cpu_moe *moe);
+int gy_cpu_moe_cols(const gy_plan *plan); /* the widest row of any expert's product */
 /* scan.c: CONV, SCAN, GATE, REGROUP. */
 void gy_cpu_scan_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
 /* rows.c: the other operators but LINEAR, LOGITS and ATTN. */

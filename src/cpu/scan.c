@@ -120,6 +120,15 @@ static void gate_range(void *arg, int r0, int r1, int worker) {
         const float *x = row_at(j->cpu, op->in[0], r),
                     *g = row_at(j->cpu, op->in[1], r) + op->u.gate.col;
         float *y = row_at(j->cpu, op->out, r);
+        if (op->u.gate.form == GY_GATE_SIGMOID_ALL) {
+            float one = 1, s;
+            for (int h = 0; h < op->u.gate.heads; h++, x += n, y += n) {
+                j->cpu->isa->scan.gate(&one, g + h, NULL, &s, 1, 0, GY_GATE_SIGMOID);
+                memmove(y, x, (size_t)n * sizeof *y);
+                j->cpu->isa->row.scale(y, n, s);
+            }
+            continue;
+        }
         for (int h = 0; h < op->u.gate.heads; h++, x += n, g += n, y += n)
             j->cpu->isa->scan.gate(x, g, w, y, n, op->u.gate.eps, op->u.gate.form);
     }

@@ -22,8 +22,12 @@
  *            reads out. The heads' matrices are the sequence's state. in0 and in1 are used up:
  *            unit q and k, beta and decay take their place
  *   REGROUP  in0 = groups of n parts, side by side; out = all first parts, all second parts ...
+ *   ROUTE    out = ids (as numbers, ascending) | weights of the top_k experts by the scores in0,
+ *            higher first, then lower id; the scores are used up
+ *   EXPERTS  out = sum of weight * down_e(act(gate_e in0) * up_e in0) over the experts of in1, by
+ *            ascending id
  *
- * ROUTE EXPERTS CLIP: later families. */
+ * CLIP: later families. */
 #ifndef GY_OP_H
 #define GY_OP_H
 
@@ -54,8 +58,13 @@ typedef enum {
     GY_ACT_SILU, GY_ACT_GELU_TANH, GY_ACT_GELU_ERF, GY_ACT_RELU, GY_ACT_RELU2,
     GY_ACT_QUICK_GELU /* x * sigmoid(1.702 x) */
 } gy_act_form;
-typedef enum { GY_GATE_SIGMOID, GY_GATE_NORM_SILU } gy_gate_form;
-extern const char *const gy_norm_names[], *const gy_act_names[], *const gy_gate_names[];
+/* SIGMOID_ALL: one gate value for a whole head. */
+typedef enum { GY_GATE_SIGMOID, GY_GATE_NORM_SILU, GY_GATE_SIGMOID_ALL } gy_gate_form;
+/* The experts' weights: softmax over all; over the chosen; sigmoid of the scores. */
+typedef enum { GY_ROUTE_SOFTMAX, GY_ROUTE_CHOSEN, GY_ROUTE_SIGMOID } gy_route_score;
+enum { GY_TOP_K = 64, GY_ROUTE_GROUPS = 64 }; /* most experts of a row; most groups */
+extern const char *const gy_norm_names[], *const gy_act_names[], *const gy_gate_names[],
+    *const gy_route_names[];
 
 enum { GY_OPF_OUTS = 1, GY_OPF_GLU = 2 }; /* flags; GLU: ACT reads gate | up halves of in0 */
 
@@ -91,6 +100,19 @@ typedef struct {
         struct { float a; } add;
         struct { float a, cap; } logits;                    /* cap 0: none */
         struct { uint8_t form; int heads, dim, col; float eps; } gate;
+        struct { /* groups 0: none, else only the `kept` best of them; bias [experts] or NULL: is
+                  * added for choosing; renorm: weights are divided by their sum */
+            int experts, top_k, groups, kept;
+            uint8_t score;
+            bool renorm;
+            float scale;
+            const float *bias;
+        } route;
+        struct { /* gate, up, down [experts] */
+            int experts, top_k, width;
+            uint8_t act;
+            const gy_weight *gate, *up, *down;
+        } experts;
         struct { int cols, taps; const float *w; } conv;    /* w [taps][cols], oldest tap first */
         struct { /* dt_bias, rate [v_heads]: decay = e^-(rate * softplus(a + dt_bias)) */
             int k_heads, v_heads, kdim, vdim;
