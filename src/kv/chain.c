@@ -48,8 +48,8 @@ bool gy_chain_layout(const gy_kvspec *spec, int n_layers, gy_digest *out) {
     for (int i = 0; i < n_layers; i++) {
         const gy_kvspec *s = spec + i;
         add_codec(h, s->k), add_codec(h, s->v);
-        const int field[] = {s->heads,       s->kdim,        s->vdim,      s->donor,
-                             s->keep.policy, s->keep.window, s->keep.sinks};
+        const int field[] = {s->heads,       s->kdim,       s->vdim, s->donor, s->keep.policy,
+                             s->keep.window, s->keep.sinks, s->form, s->conv,  s->scan};
         for (size_t f = 0; f < sizeof field / sizeof *field; f++)
             gy_digest_int(h, (uint64_t)(int64_t)field[f]);
     }

@@ -76,6 +76,9 @@ static void test_layout(void **state) {
     CHANGED(keep.policy);
     CHANGED(keep.window);
     CHANGED(keep.sinks);
+    CHANGED(form);
+    CHANGED(conv);
+    CHANGED(scan);
 #undef CHANGED
     assert_true(gy_chain_layout(base, 1, &got));
     assert_false(gy_digest_equal(&want, &got));
@@ -87,6 +90,7 @@ static void test_layout(void **state) {
         dirty[i].k.group = 0, dirty[i].v.kind = base[i].v.kind, dirty[i].v.bits = 4;
         dirty[i].v.stype = GY_CODEC_F16, dirty[i].v.group = 64, dirty[i].heads = 2;
         dirty[i].kdim = 64, dirty[i].vdim = 128, dirty[i].donor = -1;
+        dirty[i].form = 0, dirty[i].conv = dirty[i].scan = 0;
         dirty[i].keep.policy = GY_KEEP_WINDOW, dirty[i].keep.window = 512, dirty[i].keep.sinks = 4;
     }
     assert_true(gy_chain_layout(dirty, 2, &got));
