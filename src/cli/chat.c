@@ -73,6 +73,7 @@ int chat_answer(chat *c) {
 /* Answers at the prompt: says why an answer is not whole. */
 static void answer_here(chat *c) {
     cli_signals(c->k.e);
+    if (cli_signal() == SIGINT) gy_cancel(c->k.e); /* it came before there was what to cancel */
     chat_answer(c);
     cli_signals(NULL);
     if (cli_signal() == SIGINT) {
@@ -187,8 +188,8 @@ int chat_loop(chat *c) {
         edit_result r = entry(c, &b);
         if (r == EDIT_END && cli_signal() != SIGTERM) fputc('\n', stderr);
         if (r == EDIT_END) break;
-        cli_signal_clear();
         if (r == EDIT_INTERRUPT) {
+            cli_signal_clear();
             go = interrupted(c, &b);
             if (!go) code = EXIT_INT;
         } else {

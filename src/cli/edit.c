@@ -32,6 +32,7 @@ struct edit {
     char *draft;
     bool plain, prompts;
     struct termios sane;
+    sigset_t mask; /* of the program; while reading, SIGINT, SIGTERM and SIGWINCH wait */
 };
 
 /* Keys that are not a character of the text. */
@@ -218,16 +219,20 @@ static void on_resize(int number) {
 static int next_byte(edit *e, int ms) {
     if (e->in_at < e->in_n) return e->in[e->in_at++];
     for (;;) {
-        if (ms >= 0 && poll(&(struct pollfd){.fd = 0, .events = POLLIN}, 1, ms) <= 0)
-            return KEY_ODD;
-        ssize_t n = read(0, e->in, sizeof e->in);
+        struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
+        struct pollfd in = {.fd = 0, .events = POLLIN};
+        /* Signals are let in only here: one that comes between the look and the wait is not lost.
+         */
+        int ready = ppoll(&in, 1, ms >= 0 ? &limit : NULL, &e->mask);
+        if (cli_signal()) return KEY_SIGNAL;
+        if (resized) return resized = 0, KEY_RESIZE;
+        if (ready == 0) return KEY_ODD;
+        ssize_t n = ready > 0 ? read(0, e->in, sizeof e->in) : -1;
         if (n > 0) {
             e->in_n = (size_t)n, e->in_at = 1;
             return e->in[0];
         }
         if (n == 0 || (errno != EINTR && errno != EAGAIN)) return KEY_END_OF_INPUT;
-        if (cli_signal()) return KEY_SIGNAL;
-        if (resized) return resized = 0, KEY_RESIZE;
     }
 }
 
@@ -552,6 +557,10 @@ edit_result edit_read(edit *e, const char *prompt, gy_buf *line) {
     if (line->p) *line->p = 0;
     if (e->plain) return read_plain(e, line);
     if (tcgetattr(0, &e->sane)) return EDIT_END;
+    sigset_t wait;
+    sigemptyset(&wait), sigaddset(&wait, SIGINT), sigaddset(&wait, SIGTERM);
+    sigaddset(&wait, SIGWINCH);
+    pthread_sigmask(SIG_BLOCK, &wait, &e->mask);
     sigaction(SIGWINCH, &act, &old);
     e->line.n = e->at = 0, e->browse = e->items, e->row = 0;
     if (gy_buf_need(&e->line, 64)) *e->line.p = 0;
@@ -566,6 +575,7 @@ edit_result edit_read(edit *e, const char *prompt, gy_buf *line) {
     }
     draw_done(e);
     raw(e, false);
+    pthread_sigmask(SIG_SETMASK, &e->mask, NULL);
     sigaction(SIGWINCH, &old, NULL);
     gy_buf_add(line, e->line.p, e->line.n);
     return r;

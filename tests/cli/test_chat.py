@@ -18,7 +18,7 @@ import unittest
 GYRE = os.environ["GYRE_BIN"]
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 SHARED = pathlib.Path(os.environ.get("GYRE_SHARED") or os.environ["GYRE_TEST_SHARED"])
-SLOW = 10 if "san" in GYRE else 1  # sanitizer builds
+SLOW = 5 if "asan" in GYRE else 1  # sanitizer builds
 
 
 def chat_model(folder):
