@@ -371,11 +371,11 @@ void gy_kv_page_blank(const gy_kv *kv, int group, void *data, int from) {
     }
 }
 
-gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
+gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n, int replay,
                       gy_page *const *const at[GY_KV_GROUPS], gy_err *err) {
     int pages = gy_pages_for(n);
     GY_ASSERT(seq->len == 0 && !gy_kv_recoded(seq));
-    if (!tok_room(seq, n)) return gy_fail(err, GY_ENOMEM, "out of memory for tokens");
+    if (!tok_room(seq, n + replay)) return gy_fail(err, GY_ENOMEM, "out of memory for tokens");
     for (int g = 0; g < kv->n_groups; g++) {
         const gy_kv_group *gr = &kv->group[g];
         int woken = 0;
@@ -399,7 +399,7 @@ gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
         }
         seq->group[g].n = pages;
     }
-    if (n) memcpy(seq->tok, tok, (size_t)n * sizeof *tok);
-    seq->len = seq->committed = n;
+    if (n + replay) memcpy(seq->tok, tok, (size_t)(n + replay) * sizeof *tok);
+    seq->len = seq->committed = n, seq->replay = replay;
     return GY_OK;
 }

@@ -121,8 +121,9 @@ void gy_kv_page_keep(gy_kv *kv, int group, gy_page *page);
 void gy_kv_page_unkeep(gy_kv *kv, int group, gy_page *page);
 bool gy_kv_page_idle(const gy_page *page);
 /* Makes the empty seq one of n committed positions: page i of group g is at[g][i], shared; NULL
- * where it is not held, which no needed one may be. On failure seq is still empty. */
-gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n,
+ * where it is not held, which no needed one may be. tok[n + replay]. State is the caller's to add.
+ * On failure seq is still empty. */
+gy_rc gy_kv_seq_adopt(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n, int replay,
                       gy_page *const *const at[GY_KV_GROUPS], gy_err *err);
 
 /* ---- Batches: a flat list of rows, grouped in spans of one sequence ---- */

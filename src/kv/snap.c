@@ -35,6 +35,7 @@ enum {
     AT_FIRST = 192,
     AT_TOKENS = 196,
     AT_PAGES = 200,
+    AT_REPLAY = 204,
     AT_KV = 208
 
 };
@@ -127,7 +128,7 @@ static uint8_t *head_make(const gy_snap_head *h, const void *const *data, size_t
     memcpy(p + AT_LAYOUT, &h->id.layout, DIGEST);
     memcpy(p + AT_BEFORE, &h->before, DIGEST), memcpy(p + AT_AFTER, &h->after, DIGEST);
     put32(p + AT_FIRST, (uint32_t)h->first), put32(p + AT_TOKENS, (uint32_t)h->n_tok);
-    put32(p + AT_PAGES, (uint32_t)h->n_pages);
+    put32(p + AT_PAGES, (uint32_t)h->n_pages), put32(p + AT_REPLAY, (uint32_t)h->replay);
     memcpy(p + AT_KV, h->kv, strnlen(h->kv, GY_SNAP_KV - 1));
     if (h->n_tok) memcpy(p + HEAD, h->tok, 4 * (size_t)h->n_tok);
     gy_digest d;
@@ -224,8 +225,9 @@ static gy_rc parse_table(const uint8_t *e, uint64_t at, uint64_t file_bytes, con
                                .offset = get64(e + 8),
                                .bytes = get64(e + 16),
                                .check = get64(e + 24)};
-        if (page->group >= GY_SNAP_GROUPS || page->index > last ||
-            page->index < (uint32_t)h->first / GY_PAGE || !h->n_tok)
+        bool state = page->group == GY_SNAP_STATE;
+        if (page->group > GY_SNAP_STATE || page->index > (state ? (uint64_t)h->n_tok : last) ||
+            page->index < (state ? 1 : (uint32_t)h->first / GY_PAGE) || !h->n_tok)
             return broken(err, "a page of no position");
         if (i && (page->group < page[-1].group ||
                   (page->group == page[-1].group && page->index <= page[-1].index)))
@@ -245,7 +247,8 @@ static gy_rc parse_fields(const uint8_t *p, gy_snap_head *h, gy_err *err) {
     if (kind != GY_SNAP_PAGE && kind != GY_SNAP_SEQ) return broken(err, "an unknown kind");
     if (first % GY_PAGE || first > (uint32_t)(INT_MAX - GY_PAGE - TOKENS_MAX))
         return broken(err, "a first position that begins no page");
-    h->first = (int)first;
+    if (get32(p + AT_REPLAY) > (uint32_t)h->n_tok) return broken(err, "more tokens than there are");
+    h->first = (int)first, h->replay = (int)get32(p + AT_REPLAY);
     h->id.bits = get32(p + AT_BITS), h->id.arith = get32(p + AT_ARITH);
     memcpy(&h->id.model, p + AT_MODEL, DIGEST), memcpy(&h->id.plan, p + AT_PLAN, DIGEST);
     memcpy(&h->id.layout, p + AT_LAYOUT, DIGEST);

@@ -17,11 +17,19 @@
 #include "kv/chain.h"
 #include "kv/snap_io.h"
 
-enum { GY_SNAP_VERSION = 1, GY_SNAP_ALIGN = 4096, GY_SNAP_GROUPS = 8, GY_SNAP_KV = 48 };
+enum {
+    GY_SNAP_VERSION = 1,
+    GY_SNAP_ALIGN = 4096,
+    GY_SNAP_GROUPS = 8,
+    GY_SNAP_STATE = 8,
+    GY_SNAP_KV = 48
+};
 typedef enum { GY_SNAP_PAGE = 1, GY_SNAP_SEQ = 2 } gy_snap_kind;
 
 typedef struct {
-    uint32_t group, index; /* index: position / GY_PAGE */
+    /* index: position / GY_PAGE. Group GY_SNAP_STATE: the state of recurrent layers after `index`
+     * tokens. */
+    uint32_t group, index;
     uint64_t offset, bytes, check;
 } gy_snap_page;
 
@@ -32,6 +40,7 @@ typedef struct {
     gy_digest before, after; /* the chain at the first token, and behind the last full page */
     int first;               /* position of tok[0], a multiple of GY_PAGE */
     int n_tok, n_pages;
+    int replay;               /* of n_tok, the last that have no positions yet: see gy_seq.replay */
     const int32_t *tok;       /* [n_tok] */
     const gy_snap_page *page; /* [n_pages] ascending by (group, index) */
 } gy_snap_head;

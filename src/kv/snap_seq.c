@@ -27,8 +27,9 @@ static int pages_of(int len) {
 /* Fills p with the pages that seq holds; a page cut short is a copy, with the rest zero. */
 static bool collect(const gy_kv *kv, const struct gy_seq *seq, parts *p) {
     int groups = gy_kv_groups(kv), all = pages_of(seq->len);
-    p->page = gy_alloc_n((size_t)groups * (size_t)all, sizeof *p->page);
-    p->data = gy_alloc_n((size_t)groups * (size_t)all, sizeof *p->data);
+    size_t most = (size_t)groups * (size_t)all + GY_STATE_MARKS;
+    p->page = gy_alloc_n(most, sizeof *p->page);
+    p->data = gy_alloc_n(most, sizeof *p->data);
     if (!p->page || !p->data) return false;
     for (int g = 0; g < groups; g++) {
         size_t bytes = gy_kv_group_bytes(kv, g);
@@ -48,6 +49,12 @@ static bool collect(const gy_kv *kv, const struct gy_seq *seq, parts *p) {
             p->data[p->n++] = data;
         }
     }
+    for (int i = 0; i < seq->state.marks; i++) {
+        p->page[p->n] = (gy_snap_page){.group = GY_SNAP_STATE,
+                                       .index = (uint32_t)seq->state.mark[i].pos,
+                                       .bytes = (uint64_t)gy_state_block_bytes(gy_kv_state(kv))};
+        p->data[p->n++] = gy_state_data(&seq->state.mark[i]);
+    }
     return true;
 }
 
@@ -61,10 +68,14 @@ static bool chain_of(gy_snap_head *h) {
 
 gy_rc gy_snap_save_seq(const gy_io *io, const char *path, const gy_kv *kv, const struct gy_seq *seq,
                        const gy_identity *id, const char *kv_name, gy_err *err) {
-    gy_snap_head h = {.kind = GY_SNAP_SEQ, .id = *id, .n_tok = seq->len, .tok = seq->tok};
+    gy_snap_head h = {.kind = GY_SNAP_SEQ,
+                      .id = *id,
+                      .n_tok = seq->len + seq->replay,
+                      .replay = seq->replay,
+                      .tok = seq->tok};
     parts p = {0};
-    if (!gy_kv_pages_suffice(kv))
-        return gy_fail(err, GY_EUNSUPPORTED, "sequences with recurrent state cannot be saved");
+    if (seq->committed < seq->len)
+        return gy_fail(err, GY_EARG, "a sequence with unsettled drafts cannot be saved");
     if (gy_kv_recoded(seq))
         return gy_fail(err, GY_EUNSUPPORTED,
                        "sequences whose KV codecs are not the engine's cannot be saved");
@@ -117,8 +128,28 @@ static gy_rc check_tokens(const gy_snap_head *h, int max_len, int vocab, gy_err 
 /* The tables of pages of a sequence of n positions, with one reference to each page. */
 typedef struct {
     gy_page **at[GY_KV_GROUPS]; /* [pages] */
-    int pages, groups;
+    int len, pages, groups;
 } tables;
+
+/* The marks of recurrent layers; the last one must be at the sequence's end. */
+static gy_rc fill_state(gy_kv *kv, const gy_snap *s, struct gy_seq *seq, gy_err *err) {
+    gy_state_pool *pool = gy_kv_state(kv);
+    for (int k = 0; k < s->head.n_pages; k++) {
+        const gy_snap_page *p = s->head.page + k;
+        if (p->group != GY_SNAP_STATE) continue;
+        if (!pool || p->bytes != (uint64_t)gy_state_block_bytes(pool) ||
+            p->index > (uint32_t)seq->len)
+            return gy_fail(err, GY_EINTEGRITY, "state at %u has %llu bytes", p->index,
+                           (unsigned long long)p->bytes);
+        void *data = gy_state_add(pool, &seq->state, (int)p->index);
+        if (!data) return gy_fail(err, GY_ENOMEM, "out of memory for recurrent state");
+        gy_rc rc = gy_snap_read(s, k, data, err);
+        if (rc) return rc;
+    }
+    if (pool && gy_state_pos(&seq->state) != seq->len)
+        return gy_fail(err, GY_EINTEGRITY, "state at %d is missing", seq->len);
+    return GY_OK;
+}
 
 static void tables_free(gy_kv *kv, tables *t) {
     for (int g = 0; g < t->groups; g++)
@@ -134,7 +165,9 @@ static gy_rc fill(gy_kv *kv, const gy_snap *s, tables *t, gy_err *err) {
     }
     for (int k = 0; k < s->head.n_pages; k++) {
         const gy_snap_page *p = s->head.page + k;
-        if (p->group >= (uint32_t)t->groups || p->bytes != gy_kv_group_bytes(kv, (int)p->group))
+        if (p->group == GY_SNAP_STATE) continue;
+        if (p->group >= (uint32_t)t->groups || p->bytes != gy_kv_group_bytes(kv, (int)p->group) ||
+            p->index >= (uint32_t)t->pages)
             return gy_fail(err, GY_EINTEGRITY, "page %u of group %u has %llu bytes", p->index,
                            p->group, (unsigned long long)p->bytes);
         gy_page **at = &t->at[p->group][p->index];
@@ -144,19 +177,21 @@ static gy_rc fill(gy_kv *kv, const gy_snap *s, tables *t, gy_err *err) {
     }
     for (int g = 0; g < t->groups; g++)
         for (int i = 0; i < t->pages; i++)
-            if (!t->at[g][i] && gy_kv_page_needed(kv, g, s->head.n_tok, i))
+            if (!t->at[g][i] && gy_kv_page_needed(kv, g, t->len, i))
                 return gy_fail(err, GY_EINTEGRITY, "page %d of group %d is missing", i, g);
     return GY_OK;
 }
 
 static gy_rc load(gy_kv *kv, const gy_snap *s, struct gy_seq **out, gy_err *err) {
-    tables t = {.pages = pages_of(s->head.n_tok), .groups = gy_kv_groups(kv)};
+    int len = s->head.n_tok - s->head.replay;
+    tables t = {.len = len, .pages = pages_of(len), .groups = gy_kv_groups(kv)};
     gy_page *const *at[GY_KV_GROUPS] = {0};
     struct gy_seq *seq = NULL;
     gy_rc rc = fill(kv, s, &t, err);
     if (!rc) rc = gy_kv_seq_new(kv, &seq, err);
     for (int g = 0; g < t.groups; g++) at[g] = t.at[g];
-    if (!rc) rc = gy_kv_seq_adopt(kv, seq, s->head.tok, s->head.n_tok, at, err);
+    if (!rc) rc = gy_kv_seq_adopt(kv, seq, s->head.tok, len, s->head.replay, at, err);
+    if (!rc) rc = fill_state(kv, s, seq, err);
     tables_free(kv, &t);
     if (rc) return gy_kv_seq_free(kv, seq), rc;
     *out = seq;

@@ -163,6 +163,18 @@ void gy_state_fork(const gy_state *from, gy_state *to) {
     to->marks = from->marks;
 }
 
+const void *gy_state_data(const gy_state_mark *mark) {
+    return floats(mark->block);
+}
+
+void *gy_state_add(gy_state_pool *pool, gy_state *s, int pos) {
+    GY_ASSERT(pos > gy_state_pos(s));
+    gy_state_block *b = s->marks < GY_STATE_MARKS ? block_take(pool) : NULL;
+    if (!b) return NULL;
+    s->mark[s->marks++] = (gy_state_mark){pos, b};
+    return floats(b);
+}
+
 void gy_state_find(const gy_state_pool *pool, const gy_state *s, int layer, gy_opk op,
                    gy_state_way *way) {
     size_t at = pool->at[2 * layer + (op == GY_OP_SCAN)];

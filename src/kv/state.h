@@ -69,6 +69,12 @@ static inline int gy_state_pos(const gy_state *s) {
     return s->marks ? s->mark[s->marks - 1].pos : 0;
 }
 
+/* For files: the bytes of a mark's block, [gy_state_block_bytes]. */
+const void *gy_state_data(const gy_state_mark *mark);
+/* Adds a mark at pos, behind all others, and returns its block to be filled; NULL when there are
+ * GY_STATE_MARKS already or memory is out. */
+void *gy_state_add(gy_state_pool *pool, gy_state *s, int pos);
+
 /* ---- Inside a step ---- */
 
 /* One layer's part of the blocks: the rows up to position end[0] begin with `from` and leave their

@@ -185,7 +185,7 @@ static bool give(const gy_prefix *p, node *const *path, int k, struct gy_seq *se
         if (gy_kv_group_bytes(p->kv, g)) choose(p, path, k, g, mine);
         at[g] = mine;
     }
-    gy_rc rc = gy_kv_seq_adopt(p->kv, seq, ids, k * GY_PAGE, at, NULL);
+    gy_rc rc = gy_kv_seq_adopt(p->kv, seq, ids, k * GY_PAGE, 0, at, NULL);
     gy_free(all);
     return rc == GY_OK;
 }

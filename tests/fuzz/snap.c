@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             continue;
         }
         for (int i = 0; i < h.n_pages; i++)
-            GY_ASSERT(h.page[i].group < GY_SNAP_GROUPS && h.page[i].bytes &&
+            GY_ASSERT(h.page[i].group <= GY_SNAP_STATE && h.page[i].bytes &&
                       h.page[i].bytes <= size && h.page[i].offset <= size - h.page[i].bytes);
         for (int i = 0; i < h.n_tok; i++) GY_ASSERT(h.tok[i] >= 0);
         GY_ASSERT(h.first % GY_PAGE == 0 && h.kv[GY_SNAP_KV - 1] == 0);

@@ -20,6 +20,8 @@ static const char *const own[] = {"gemma3", "llama",      "llama-dynamic",
 static const char *const codecs[] = {"f16", "f32", "bf16", "f32.f16", "q8.32", "q4.32", "turbo"};
 static const char *const shared[] = {"cases/models/swa8", "fixtures/models/qwen3",
                                      "fixtures/models/llama-8bit"};
+static const char *const recurrent[] = {"fixtures/models/qwen3_5"};
+enum { STATES = sizeof recurrent / sizeof *recurrent };
 enum { SHARED = sizeof shared / sizeof *shared };
 enum { OWN = sizeof own / sizeof *own, PLAIN = 4, CODECS = sizeof codecs / sizeof *codecs };
 
@@ -349,6 +351,11 @@ static int sessions(const char *path, const char *kv, bool far) {
             gy_seq *back;
             assert_ok(gy_seq_fork(e, s, &back, &err), err);
             assert_ok(gy_seq_trim(e, back, lengths[i] - 60, &err), err);
+            assert_ok(gy_seq_save(e, back, again, &err), err);
+            go_on(e, back, ids, want, vocab, path), checks++;
+            gy_seq_free(e, back);
+            assert_ok(gy_seq_load(e, again, &back, &err), err);
+            assert_int_equal(gy_seq_len(back), lengths[i] - 60);
             go_on(e, back, ids, want, vocab, path), checks++;
             gy_seq_free(e, back);
         }
@@ -372,6 +379,11 @@ static void test_sessions(void **state) {
     for (int i = 0; i < SHARED; i++)
         for (int k = 0; k < CODECS && have_shared(shared[i]); k++)
             checks += sessions(shared_path(shared[i]), codecs[k], false);
+    int states = 0;
+    for (int i = 0; i < STATES && have_shared(recurrent[i]); i++)
+        for (int k = 0; k < CODECS; k += 4)
+            states += sessions(shared_path(recurrent[i]), codecs[k], true);
+    printf("sessions: %d continuations of recurrent models\n", states);
     printf("sessions: %d continuations after a killed process, all equal\n", checks);
     assert_true(checks >= OWN * PLAIN * 6);
 }
