@@ -83,7 +83,7 @@ static void product_item(void *arg, int item, int worker) {
     if (rows > j->row_block) rows = j->row_block;
     float *y = j->y + r0 * j->ldy + j->col0[k] + c0;
     void *scratch = (char *)env->scratch + (size_t)worker * env->scratch_bytes;
-    if (env->arith == GY_BE_FAST && gy_linear_is_coded(&w->file)) {
+    if (j->coded && gy_linear_is_coded(&w->file)) {
         env->isa->fast(w, c0, n, j->coded + r0, rows, y, j->ldy, scratch);
     } else {
         env->isa->exact(w, c0, n, j->x + r0 * j->ldx, j->ldx, rows, y, j->ldy, scratch);
@@ -138,7 +138,7 @@ void gy_linear_run(const gy_linear_env *env, const gy_op *op, const float *x, pt
     if (rows <= 0) return;
     job j = {.env = env, .op = op, .x = x, .y = y, .ldx = ldx, .ldy = ldy, .rows = rows};
     cut(&j, gy_pool_threads(env->pool));
-    if (env->arith == GY_BE_FAST && j.any_coded) {
+    if (env->arith == GY_BE_FAST && !(op->flags & GY_OPF_EXACT) && j.any_coded) {
         int cols = op->w[0]->file.cols;
         size_t bytes = row_bytes(cols);
         j.coded = env->coded;

@@ -3,34 +3,31 @@
 
 #include <stdio.h>
 
-#include "base/dmath.h"
 #include "base/num.h"
-
-typedef struct {
-    gy_model *m;
-    const gy_tensors *t;
-    bool *used; /* [t->n] bound */
-    gy_desc_root root;
-    int taps_last; /* 1 + whether the convolutions seen so far have the taps last; 0: none seen */
-    gy_err *err;
-} binder;
+#include "model/bind_part.h"
 
 /* ---- Finding and reading tensors ---- */
 
-static const gy_tensor *find(binder *b, const char *module, const char *part) {
+const gy_tensor *gy_bind_find(gy_binder *b, const char *module, const char *part) {
     char name[256];
     int n = snprintf(name, sizeof name, "%s.%s", module, part);
     return n > 0 && (size_t)n < sizeof name ? gy_tensors_find(b->t, name) : NULL;
 }
 
-/* Finds and marks as used; NULL when absent. */
-static const gy_tensor *take(binder *b, const char *module, const char *part) {
-    const gy_tensor *t = find(b, module, part);
+static const gy_tensor *use(gy_binder *b, const gy_tensor *t) {
     if (t) b->used[t - b->t->at] = true, b->m->bound->bytes += (int64_t)t->bytes;
     return t;
 }
 
-static const char *shape_text(const gy_tensor *t, char out[160]) {
+const gy_tensor *gy_bind_take(gy_binder *b, const char *module, const char *part) {
+    return use(b, gy_bind_find(b, module, part));
+}
+
+const gy_tensor *gy_bind_take_name(gy_binder *b, const char *name) {
+    return use(b, gy_tensors_find(b->t, name));
+}
+
+const char *gy_bind_shape(const gy_tensor *t, char out[160]) {
     size_t n = (size_t)snprintf(out, 160, "[");
     for (int i = 0; i < t->dims && n < 130; i++)
         n += (size_t)snprintf(out + n, 160 - n, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
@@ -38,49 +35,48 @@ static const char *shape_text(const gy_tensor *t, char out[160]) {
     return out;
 }
 
-static gy_rc missing(binder *b, const char *module, const char *part) {
+gy_rc gy_bind_missing(gy_binder *b, const char *module, const char *part) {
     return gy_fail(b->err, GY_EFORMAT, "tensor %s.%s is missing", module, part);
 }
 
 /* rows < 0: any number. */
-static gy_rc want_shape(binder *b, const gy_tensor *t, int64_t rows, int64_t cols) {
+static gy_rc want_shape(gy_binder *b, const gy_tensor *t, int64_t rows, int64_t cols) {
     char found[160];
     if (t->dims == 2 && (rows < 0 || t->shape[0] == rows) && t->shape[1] == cols &&
         t->shape[0] > 0 && t->shape[0] <= 1 << 28)
         return GY_OK;
     if (rows < 0)
         return gy_fail(b->err, GY_EFORMAT, "tensor %s has shape %s, expected [vocab, %lld]",
-                       t->name, shape_text(t, found), (long long)cols);
+                       t->name, gy_bind_shape(t, found), (long long)cols);
     return gy_fail(b->err, GY_EFORMAT, "tensor %s has shape %s, expected [%lld, %lld]", t->name,
-                   shape_text(t, found), (long long)rows, (long long)cols);
+                   gy_bind_shape(t, found), (long long)rows, (long long)cols);
 }
 
-static float float_at(const gy_tensor *t, int64_t i) {
+float gy_bind_float(const gy_tensor *t, int64_t i) {
     return t->type == GY_T_F32   ? gy_bits_f32(gy_load_u32(t->data + 4 * i))
            : t->type == GY_T_F16 ? gy_f16_f32(gy_load_u16(t->data + 2 * i))
                                  : gy_bf16_f32(gy_load_u16(t->data + 2 * i));
 }
 
-/* Copies a vector of any plain float type to f32 in the model's arena; n is checked by the caller.
- */
-static gy_rc read_vector(binder *b, const gy_tensor *t, int64_t n, const float **out) {
+gy_rc gy_bind_vector(gy_binder *b, const gy_tensor *t, int64_t n, const float **out) {
     char found[160];
     if (t->dims != 1 || t->shape[0] != n)
         return gy_fail(b->err, GY_EFORMAT, "tensor %s has shape %s, expected [%lld]", t->name,
-                       shape_text(t, found), (long long)n);
+                       gy_bind_shape(t, found), (long long)n);
     if (t->type != GY_T_F32 && t->type != GY_T_F16 && t->type != GY_T_BF16)
         return gy_fail(b->err, GY_EFORMAT, "tensor %s has type %s, expected F32, F16 or BF16",
                        t->name, gy_ttype_name(t->type));
     float *v = gy_arena_alloc(&b->m->arena, (size_t)n * sizeof *v);
     if (!v) return gy_fail(b->err, GY_ENOMEM, "tensor %s: out of memory", t->name);
-    for (int64_t i = 0; i < n; i++) v[i] = float_at(t, i);
+    for (int64_t i = 0; i < n; i++) v[i] = gy_bind_float(t, i);
     *out = v;
     return GY_OK;
 }
 
-static gy_weight *new_weight(binder *b, const char *name) {
-    gy_weight *w = b->m->weight + b->m->n_weights++;
-    w->name = name;
+gy_weight *gy_bind_weights(gy_binder *b, const char *name, int n) {
+    gy_weight *w = b->m->weight + b->m->n_weights;
+    for (int i = 0; i < n; i++) w[i].name = name;
+    b->m->n_weights += n;
     return w;
 }
 
@@ -107,7 +103,7 @@ static int dense_kind(gy_ttype t) {
 
 /* The codec must take rows of this width, and the tensor must hold exactly the bytes that follow
  * from it. */
-static gy_rc check_planes(binder *b, const gy_rows *r, const gy_tensor *const t[3]) {
+static gy_rc check_planes(gy_binder *b, const gy_rows *r, const gy_tensor *const t[3]) {
     size_t bytes[3] = {0};
     char name[32];
     const gy_codec *codec = gy_codecs + r->c.kind;
@@ -124,7 +120,7 @@ static gy_rc check_planes(binder *b, const gy_rows *r, const gy_tensor *const t[
     return GY_OK;
 }
 
-static gy_rc bind_dense(binder *b, const gy_tensor *t, int rows, int cols, gy_rows *out) {
+static gy_rc bind_dense(gy_binder *b, const gy_tensor *t, int rows, int cols, gy_rows *out) {
     gy_rc rc = want_shape(b, t, rows, cols);
     int kind = dense_kind(t->type);
     if (rc) return rc;
@@ -141,14 +137,14 @@ static gy_rc bind_dense(binder *b, const gy_tensor *t, int rows, int cols, gy_ro
 
 /* The entry that the config has for exactly this module, if any: it must agree with the shapes,
  * whereas the block's own values are only a default. */
-static const gy_json *own_entry(const binder *b, const char *module) {
+static const gy_json *own_entry(const gy_binder *b, const char *module) {
     const gy_json *q = gy_json_get(b->m->cfg, "quantization");
     if (gy_json_null(q)) q = gy_json_get(b->m->cfg, "quantization_config");
     return gy_json_get(q, module);
 }
 
-static gy_rc agree(binder *b, const char *module, const gy_json *entry, const char *mode, int bits,
-                   int group) {
+static gy_rc agree(gy_binder *b, const char *module, const gy_json *entry, const char *mode,
+                   int bits, int group) {
     int64_t want_bits = gy_json_i(entry, "bits", bits),
             want_group = gy_json_i(entry, "group_size", group);
     const char *want_mode = gy_json_s(entry, "mode", mode);
@@ -166,23 +162,23 @@ static gy_rc agree(binder *b, const char *module, const gy_json *entry, const ch
 }
 
 /* Bits and group follow from the shapes: cols values in `words` u32 and `groups` scales. */
-static gy_rc infer(binder *b, const gy_tensor *w, const gy_tensor *s, int cols, int *bits,
+static gy_rc infer(gy_binder *b, const gy_tensor *w, const gy_tensor *s, int cols, int *bits,
                    int *group) {
     char found[160];
     int64_t words = w->dims == 2 ? w->shape[1] : 0, groups = s->dims == 2 ? s->shape[1] : 0;
     if (w->type != GY_T_U32 || words < 1 || words > cols || words * 32 % cols)
         return gy_fail(b->err, GY_EFORMAT,
                        "tensor %s is %s %s, expected U32 rows that hold %d values", w->name,
-                       gy_ttype_name(w->type), shape_text(w, found), cols);
+                       gy_ttype_name(w->type), gy_bind_shape(w, found), cols);
     if (groups < 1 || cols % groups || cols / groups > 1024 || s->shape[0] != w->shape[0])
         return gy_fail(b->err, GY_EFORMAT,
                        "tensor %s has shape %s, expected [%lld, groups of %d values]", s->name,
-                       shape_text(s, found), (long long)w->shape[0], cols);
+                       gy_bind_shape(s, found), (long long)w->shape[0], cols);
     *bits = (int)(words * 32 / cols), *group = (int)(cols / groups);
     return GY_OK;
 }
 
-static gy_rc quant_kind(binder *b, const gy_tensor *s, int bits, int group, gy_cparm *c,
+static gy_rc quant_kind(gy_binder *b, const gy_tensor *s, int bits, int group, gy_cparm *c,
                         const char **mode) {
     *c = (gy_cparm){.bits = (uint8_t)bits, .group = (uint16_t)group};
     if (s->type != GY_T_U8) {
@@ -201,8 +197,9 @@ static gy_rc quant_kind(binder *b, const gy_tensor *s, int bits, int group, gy_c
                    s->name, bits, group);
 }
 
-static gy_rc global_scale(binder *b, const char *module, gy_rows *out) {
-    const gy_tensor *g = out->c.kind == GY_CODEC_NVFP4 ? take(b, module, "global_scale") : NULL;
+static gy_rc global_scale(gy_binder *b, const char *module, gy_rows *out) {
+    const gy_tensor *g =
+        out->c.kind == GY_CODEC_NVFP4 ? gy_bind_take(b, module, "global_scale") : NULL;
     if (!g) return GY_OK;
     if (g->type != GY_T_F32 || g->bytes != 4)
         return gy_fail(b->err, GY_EFORMAT, "tensor %s must be one F32 value", g->name);
@@ -210,9 +207,18 @@ static gy_rc global_scale(binder *b, const char *module, gy_rows *out) {
     return GY_OK;
 }
 
-static gy_rc bind_quant(binder *b, const char *module, const gy_tensor *w, const gy_tensor *s,
-                        int rows, int cols, gy_rows *out) {
+/* A stack of matrices as one tall matrix; other shapes as they are. */
+static gy_tensor flat(const gy_tensor *t, int stack) {
+    gy_tensor f = *t;
+    if (stack && t->dims == 3 && t->shape[0] == stack)
+        f.dims = 2, f.shape[0] = t->shape[0] * t->shape[1], f.shape[1] = t->shape[2];
+    return f;
+}
+
+static gy_rc bind_quant(gy_binder *b, const char *module, int stack, const gy_tensor *w,
+                        const gy_tensor *s, int rows, int cols, gy_rows *out) {
     const gy_tensor *z = NULL;
+    gy_tensor z_flat;
     gy_config_quant q = {0};
     const char *mode = "";
     int bits = 0, group = 0;
@@ -226,7 +232,8 @@ static gy_rc bind_quant(binder *b, const char *module, const gy_tensor *w, const
     if (!rc) rc = agree(b, module, own_entry(b, module), mode, bits, group);
     if (rc) return rc;
     if (c.kind == GY_CODEC_AFFINE) {
-        if (!(z = take(b, module, "biases"))) return missing(b, module, "biases");
+        if (!(z = gy_bind_take(b, module, "biases"))) return gy_bind_missing(b, module, "biases");
+        z_flat = flat(z, stack), z = &z_flat;
         if (z->type != s->type || z->dims != 2 || z->shape[0] != s->shape[0] ||
             z->shape[1] != s->shape[1])
             return gy_fail(b->err, GY_EFORMAT, "tensor %s must have the type and shape of %s",
@@ -245,146 +252,73 @@ static gy_rc bind_quant(binder *b, const char *module, const gy_tensor *w, const
 
 /* ---- Roles ---- */
 
-/* rows < 0: any. bias: the config promises one. */
-static gy_rc bind_matrix(binder *b, const char *module, int rows, int cols, bool bias,
-                         gy_weight **out) {
-    const gy_tensor *t = take(b, module, "weight");
-    if (!t) return missing(b, module, "weight");
-    gy_weight *w = new_weight(b, t->name);
-    const gy_tensor *scales = take(b, module, "scales"), *add = take(b, module, "bias");
+gy_rc gy_bind_rows(gy_binder *b, const char *module, const gy_tensor *t, int stack, int rows,
+                   int cols, gy_rows *out) {
+    const gy_tensor *scales = gy_bind_take(b, module, "scales");
+    gy_tensor w = flat(t, stack), s;
     /* Codes without scales are no matrix of integers: say which tensor is not there. */
-    if (!scales && t->type == GY_T_U32) return missing(b, module, "scales");
-    gy_rc rc = scales ? bind_quant(b, module, t, scales, rows, cols, &w->file)
-                      : bind_dense(b, t, rows, cols, &w->file);
+    if (!scales && t->type == GY_T_U32) return gy_bind_missing(b, module, "scales");
+    if (!scales) return bind_dense(b, &w, rows, cols, out);
+    s = flat(scales, stack);
+    return bind_quant(b, module, stack, &w, &s, rows, cols, out);
+}
+
+/* rows < 0: any. bias: the config promises one. */
+gy_rc gy_bind_matrix(gy_binder *b, const char *module, int rows, int cols, bool bias,
+                     gy_weight **out) {
+    const gy_tensor *t = gy_bind_take(b, module, "weight");
+    if (!t) return gy_bind_missing(b, module, "weight");
+    gy_weight *w = gy_bind_weights(b, t->name, 1);
+    const gy_tensor *add = gy_bind_take(b, module, "bias");
+    gy_rc rc = gy_bind_rows(b, module, t, 0, rows, cols, &w->file);
     if (rc) return rc;
     b->m->bound->parameters += (int64_t)w->file.rows * cols + (add ? w->file.rows : 0);
-    if (!add && bias) return missing(b, module, "bias");
-    if (add) rc = read_vector(b, add, w->file.rows, &w->bias);
+    if (!add && bias) return gy_bind_missing(b, module, "bias");
+    if (add) rc = gy_bind_vector(b, add, w->file.rows, &w->bias);
     return *out = w, rc;
 }
 
 /* A norm of n columns, or of n2 when n2 is not 0 and the tensor says so. */
-static gy_rc bind_norm(binder *b, const char *module, int n, int n2, bool bias, gy_weight **out) {
-    const gy_tensor *t = take(b, module, "weight");
+static gy_rc bind_norm(gy_binder *b, const char *module, int n, int n2, bool bias,
+                       gy_weight **out) {
+    const gy_tensor *t = gy_bind_take(b, module, "weight");
     const float *v;
-    if (!t) return missing(b, module, "weight");
+    if (!t) return gy_bind_missing(b, module, "weight");
     if (n2 && t->dims == 1 && t->shape[0] == n2) n = n2;
-    gy_rc rc = read_vector(b, t, n, &v);
+    gy_rc rc = gy_bind_vector(b, t, n, &v);
     if (rc) return rc;
-    gy_weight *w = new_weight(b, t->name);
+    gy_weight *w = gy_bind_weights(b, t->name, 1);
     w->file = (gy_rows){.c = {.kind = GY_CODEC_F32}, .rows = 1, .cols = n, .global = 1};
     w->file.plane[0] = (void *)v, w->file.step[0] = (ptrdiff_t)n * 4;
-    const gy_tensor *add = take(b, module, "bias");
+    const gy_tensor *add = gy_bind_take(b, module, "bias");
     b->m->bound->parameters += add ? 2 * n : n;
-    if (!add && bias) return missing(b, module, "bias");
-    if (add) rc = read_vector(b, add, n, &w->bias);
+    if (!add && bias) return gy_bind_missing(b, module, "bias");
+    if (add) rc = gy_bind_vector(b, add, n, &w->bias);
     return *out = w, rc;
 }
 
-typedef struct {
-    const char *role;
-    int rows, cols, cols2; /* rows 0: a norm of cols or cols2 */
-    bool bias;
-    gy_weight **out;
-} part;
-
-static gy_rc bind_parts(binder *b, const gy_layer *l, const part *parts, size_t n) {
-    for (const part *p = parts; p < parts + n; p++) {
+gy_rc gy_bind_parts(gy_binder *b, const gy_layer *l, const gy_bind_part *parts, size_t n) {
+    for (const gy_bind_part *p = parts; p < parts + n; p++) {
         char module[224];
         if (!p->role) continue;
         snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, p->role);
-        gy_rc rc = p->rows ? bind_matrix(b, module, p->rows, p->cols, p->bias, p->out)
+        gy_rc rc = p->rows ? gy_bind_matrix(b, module, p->rows, p->cols, p->bias, p->out)
                            : bind_norm(b, module, p->cols, p->cols2, p->bias, p->out);
         if (rc) return rc;
     }
     return GY_OK;
 }
 
-/* ---- Delta mixers ---- */
-
-/* A tensor by its whole name inside the layer. */
-static gy_rc take_vector(binder *b, const gy_layer *l, const char *name, int n, const float **out) {
-    char full[256];
-    snprintf(full, sizeof full, "%s%s%s", b->root.body, l->prefix, name);
-    const gy_tensor *t = gy_tensors_find(b->t, full);
-    if (!t) return gy_fail(b->err, GY_EFORMAT, "tensor %s is missing", full);
-    b->used[t - b->t->at] = true, b->m->bound->bytes += (int64_t)t->bytes;
-    b->m->bound->parameters += n;
-    return read_vector(b, t, n, out);
-}
-
-/* [channels, taps, 1], or [channels, 1, taps] in files that were not converted for MLX; to
- * [taps][channels]. */
-static gy_rc bind_conv(binder *b, const gy_layer *l, int channels, int taps, const float **out) {
-    char module[224], found[160];
-    snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, l->mix.delta.conv);
-    const gy_tensor *t = take(b, module, "weight");
-    if (!t) return missing(b, module, "weight");
-    bool last = t->dims == 3 && t->shape[1] == 1 && taps > 1;
-    if (t->dims != 3 || t->shape[0] != channels || t->shape[1] * t->shape[2] != taps ||
-        (t->shape[1] != 1 && t->shape[2] != 1))
-        return gy_fail(b->err, GY_EFORMAT, "tensor %s has shape %s, expected [%d, %d, 1]", t->name,
-                       shape_text(t, found), channels, taps);
-    if (t->type != GY_T_F32 && t->type != GY_T_F16 && t->type != GY_T_BF16)
-        return gy_fail(b->err, GY_EFORMAT, "tensor %s has type %s, expected F32, F16 or BF16",
-                       t->name, gy_ttype_name(t->type));
-    if (b->taps_last && b->taps_last != 1 + last)
-        return gy_fail(b->err, GY_EFORMAT, "tensor %s: taps last in some layers only", t->name);
-    b->taps_last = 1 + last;
-    float *w = gy_arena_alloc(&b->m->arena, (size_t)channels * (size_t)taps * sizeof *w);
-    if (!w) return gy_fail(b->err, GY_ENOMEM, "tensor %s: out of memory", t->name);
-    for (int c = 0; c < channels; c++)
-        for (int j = 0; j < taps; j++)
-            w[(size_t)j * (size_t)channels + (size_t)c] = float_at(t, (int64_t)c * taps + j);
-    b->m->bound->parameters += (int64_t)channels * taps;
-    return *out = w, GY_OK;
-}
-
-static gy_rc bind_delta(binder *b, const gy_layer *l, gy_bound_delta *o) {
-    const gy_delta *d = &l->mix.delta;
-    int w = b->m->desc.width, v = d->v_heads * d->vdim, channels = 2 * d->k_heads * d->kdim + v;
-    const part parts[] = {
-        {d->qkv, channels, w, 0, false, &o->qkv},
-        {d->z, v, w, 0, false, &o->z},
-        {d->b, d->v_heads, w, 0, false, &o->b},
-        {d->a, d->v_heads, w, 0, false, &o->a},
-        {d->qkvz, channels + v, w, 0, false, &o->qkvz},
-        {d->ba, 2 * d->v_heads, w, 0, false, &o->ba},
-        {d->norm, 0, d->vdim, 0, false, &o->norm},
-        {d->o, w, v, 0, false, &o->o},
-    };
-    const float *log_rate;
-    gy_rc rc = bind_parts(b, l, parts, sizeof parts / sizeof *parts);
-    if (!rc) rc = bind_conv(b, l, channels, d->taps, &o->conv);
-    if (!rc) rc = take_vector(b, l, d->dt_bias, d->v_heads, &o->dt_bias);
-    if (!rc) rc = take_vector(b, l, d->rate, d->v_heads, &log_rate);
-    if (rc) return rc;
-    float *rate = gy_arena_alloc(&b->m->arena, (size_t)d->v_heads * sizeof *rate);
-    if (!rate) return gy_fail(b->err, GY_ENOMEM, "binding: out of memory");
-    for (int i = 0; i < d->v_heads; i++) rate[i] = (float)gy_dexp(log_rate[i]);
-    return o->rate = rate, GY_OK;
-}
-
-/* What the spelling of the convolutions says about the norms. */
-static void norms_by_taps(binder *b) {
-    gy_desc *d = &b->m->desc;
-    if (!d->norm_by_taps || b->taps_last != 2) return;
-    d->norm = GY_NORM_RMS_PLUS1;
-    for (gy_layer *l = d->layer; l < d->layer + d->n_layers; l++)
-        l->mix.qk_norm_form = GY_NORM_RMS_PLUS1;
-}
-
-static gy_rc bind_layer(binder *b, const gy_layer *l, gy_bound_layer *o) {
+static gy_rc bind_layer(gy_binder *b, const gy_layer *l, gy_bound_layer *o) {
     const gy_desc *d = &b->m->desc;
     const gy_mix *m = &l->mix;
     const gy_ffn *f = &l->ffn;
     int w = d->width, q = m->heads * m->dim, kv = m->kv_heads * m->dim, n = f->width;
     bool nb = d->norm_bias, qb = m->qkv_bias;
-    if (m->kind == GY_MIX_DELTA) {
-        gy_rc rc = bind_delta(b, l, &o->delta);
-        if (rc) return rc;
-    }
-    const part parts[] = {
+    gy_rc rc = m->kind == GY_MIX_DELTA ? gy_bind_delta(b, l, &o->delta) : GY_OK;
+    if (!rc && f->moe.router) rc = gy_bind_moe(b, l, &o->moe);
+    if (rc) return rc;
+    const gy_bind_part parts[] = {
         {l->pre_a, 0, w, 0, nb, &o->pre_a},
         {m->q, m->out_gate ? 2 * q : q, w, 0, qb, &o->q},
         {m->k, kv, w, 0, qb, &o->k},
@@ -402,34 +336,35 @@ static gy_rc bind_layer(binder *b, const gy_layer *l, gy_bound_layer *o) {
         {l->post_f, 0, w, 0, nb, &o->post_f},
     };
     _Static_assert(sizeof parts / sizeof *parts == GY_BOUND_ROLES, "one weight per role");
-    return bind_parts(b, l, parts, GY_BOUND_ROLES);
+    return gy_bind_parts(b, l, parts, GY_BOUND_ROLES);
 }
 
-static gy_rc choose_root(binder *b) {
+static gy_rc choose_root(gy_binder *b) {
     const gy_desc *d = &b->m->desc;
     char module[224];
     for (const gy_desc_root *r = d->root; r->body; r++) {
         snprintf(module, sizeof module, "%s%s", r->body, d->embed);
-        if (find(b, module, "weight")) return b->root = *r, GY_OK;
+        if (gy_bind_find(b, module, "weight")) return b->root = *r, GY_OK;
     }
     snprintf(module, sizeof module, "%s%s", d->root->body, d->embed);
-    return missing(b, module, "weight");
+    return gy_bind_missing(b, module, "weight");
 }
 
-static gy_rc bind_outside(binder *b) {
+static gy_rc bind_outside(gy_binder *b) {
     gy_desc *d = &b->m->desc;
     struct gy_bound *o = b->m->bound;
     char module[224];
     snprintf(module, sizeof module, "%s%s", b->root.body, d->embed);
-    gy_rc rc = bind_matrix(b, module, d->vocab ? d->vocab : -1, d->width, false, &o->embed);
+    gy_rc rc = gy_bind_matrix(b, module, d->vocab ? d->vocab : -1, d->width, false, &o->embed);
     if (rc) return rc;
     if (o->embed->bias)
         return gy_fail(b->err, GY_EFORMAT, "tensor %s.bias: an embedding has no bias", module);
     d->vocab = o->embed->file.rows;
     bool own = d->head == GY_HEAD_OWN ||
-               (d->head == GY_HEAD_IF_PRESENT && find(b, b->root.head, "weight"));
+               (d->head == GY_HEAD_IF_PRESENT && gy_bind_find(b, b->root.head, "weight"));
     o->head = o->embed;
-    if (own && (rc = bind_matrix(b, b->root.head, d->vocab, d->width, false, &o->head))) return rc;
+    if (own && (rc = gy_bind_matrix(b, b->root.head, d->vocab, d->width, false, &o->head)))
+        return rc;
     snprintf(module, sizeof module, "%s%s", b->root.body, d->final_norm);
     return bind_norm(b, module, d->width, 0, d->norm_bias, &o->final_norm);
 }
@@ -450,7 +385,7 @@ static bool glob(const char *pattern, const char *s) {
     return !*s;
 }
 
-static bool known(const binder *b, const char *name) {
+static bool known(const gy_binder *b, const char *name) {
     size_t head = strlen(b->root.head);
     /* A head beside tied embeddings is a copy that some writers leave in. */
     if (b->m->bound->head == b->m->bound->embed && !strncmp(name, b->root.head, head) &&
@@ -461,7 +396,7 @@ static bool known(const binder *b, const char *name) {
     return false;
 }
 
-static gy_rc audit(binder *b) {
+static gy_rc audit(gy_binder *b) {
     gy_model *m = b->m;
     char quoted[64];
     int drops = 0;
@@ -481,11 +416,14 @@ static gy_rc audit(binder *b) {
 }
 
 gy_rc gy_bind(gy_model *m, gy_err *err) {
-    binder b = {.m = m, .t = gy_model_tensors(m), .err = err};
+    gy_binder b = {.m = m, .t = gy_model_tensors(m), .err = err};
     size_t layers = (size_t)m->desc.n_layers;
     m->bound = gy_arena_alloc(&m->arena, sizeof *m->bound);
+    size_t experts = 0;
+    for (size_t i = 0; i < layers; i++) experts += 3 * (size_t)m->desc.layer[i].ffn.moe.experts;
     m->weight =
-        gy_arena_alloc(&m->arena, (layers * GY_BOUND_ROLES + GY_BOUND_OUTSIDE) * sizeof *m->weight);
+        gy_arena_alloc(&m->arena, (layers * (GY_BOUND_ROLES + 2) + experts + GY_BOUND_OUTSIDE) *
+                                      sizeof *m->weight);
     b.used = gy_alloc((size_t)b.t->n);
     if (m->bound) m->bound->layer = gy_arena_alloc(&m->arena, layers * sizeof *m->bound->layer);
     gy_rc rc = m->weight && b.used && m->bound && m->bound->layer
@@ -495,7 +433,7 @@ gy_rc gy_bind(gy_model *m, gy_err *err) {
     if (!rc) rc = bind_outside(&b);
     for (size_t i = 0; !rc && i < layers; i++)
         rc = bind_layer(&b, m->desc.layer + i, m->bound->layer + i);
-    if (!rc) norms_by_taps(&b);
+    if (!rc) gy_bind_norms_by_taps(&b);
     if (!rc) rc = audit(&b);
     gy_free(b.used);
     return rc;

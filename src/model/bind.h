@@ -18,10 +18,17 @@ typedef struct { /* NULL where the files spell it otherwise */
     const float *rate, *dt_bias; /* [v_heads] */
 } gy_bound_delta;
 
+typedef struct {
+    gy_weight *router, *shared_gate; /* shared_gate NULL: none */
+    gy_weight *gate, *up, *down;     /* [experts], views of the files' stacks */
+    const float *choice_bias;        /* [experts] or NULL */
+} gy_bound_moe;
+
 typedef struct { /* NULL where the layer has no such role */
     gy_weight *pre_a, *post_a, *pre_f, *post_f, *q_norm, *k_norm; /* norms: one row of f32 */
     gy_weight *q, *k, *v, *qkv, *o, *gate, *up, *down, *gate_up;
     gy_bound_delta delta; /* of a delta mixer */
+    gy_bound_moe moe;     /* of a feed-forward with experts */
 } gy_bound_layer;
 
 struct gy_bound {

@@ -11,6 +11,7 @@ enum {
     MAX_WIDTH = 1 << 20,
     MAX_HEADS = 1 << 14,
     MAX_DIM = 1 << 14,
+    MAX_EXPERTS = 1 << 12,
     MAX_VOCAB = 1 << 26
 };
 
@@ -162,7 +163,9 @@ static gy_rc sizes(const gy_json *config, const gy_desc_absent *a, gy_desc *d, g
     if (!rc) rc = gy_desc_int(config, "num_hidden_layers", 1, MAX_LAYERS, -1, &d->n_layers, err);
     if (!rc) rc = gy_desc_int(config, "vocab_size", 1, MAX_VOCAB, 0, &d->vocab, err);
     if (!rc) rc = gy_desc_int(config, "max_position_embeddings", 0, INT32_MAX, 0, &d->context, err);
-    if (!rc) rc = gy_desc_int(config, "intermediate_size", 1, MAX_WIDTH, -1, &ffn->width, err);
+    if (!rc)
+        rc = gy_desc_int(config, "intermediate_size", 1, MAX_WIDTH, a->wide ? a->wide : -1,
+                         &ffn->width, err);
     if (!rc)
         rc = gy_desc_int(config, "num_attention_heads", 1, MAX_HEADS, a->heads ? a->heads : -1,
                          &mix->heads, err);
@@ -193,6 +196,72 @@ static gy_rc sizes(const gy_json *config, const gy_desc_absent *a, gy_desc *d, g
     if (!(eps > 0)) return gy_fail(err, GY_EFORMAT, "config: the norm's epsilon must be above 0");
     d->eps = (float)eps;
     return GY_OK;
+}
+
+gy_rc gy_desc_moe(const gy_json *config, const gy_desc_moe_keys *k, gy_moe *m, gy_err *err) {
+    gy_rc rc = gy_desc_int(config, k->experts_key, 1, MAX_EXPERTS, k->experts ? k->experts : -1,
+                           &m->experts, err);
+    if (!rc)
+        rc = gy_desc_int(config, "num_experts_per_tok", 1, GY_TOP_K, k->top_k ? k->top_k : -1,
+                         &m->top_k, err);
+    if (!rc) rc = gy_desc_int(config, k->width_key, 1, MAX_WIDTH, -1, &m->width, err);
+    if (rc) return rc;
+    if (m->top_k > m->experts)
+        return gy_fail(err, GY_EFORMAT, "config: num_experts_per_tok %d of %s %d", m->top_k,
+                       k->experts_key, m->experts);
+    if ((int64_t)m->experts * m->width > 1 << 27)
+        return gy_fail(err, GY_EUNSUPPORTED, "config: %d experts of %d are more than gyre takes",
+                       m->experts, m->width);
+    return m->scale = 1, GY_OK;
+}
+
+static gy_rc only_dense(const gy_json *config, int layer, bool *dense, gy_err *err) {
+    const gy_json *only = gy_json_get(config, "mlp_only_layers");
+    int64_t i;
+    *dense = false;
+    if (gy_json_null(only)) return GY_OK;
+    if (only->kind != GY_JSON_ARR)
+        return gy_fail(err, GY_EFORMAT, "config: mlp_only_layers must be a list of layers");
+    for (uint32_t k = 0; k < only->n; k++) {
+        if (!gy_json_int(only->item + k, &i))
+            return gy_fail(err, GY_EFORMAT, "config: mlp_only_layers[%u] must be an integer", k);
+        if (i == layer) *dense = true;
+    }
+    return GY_OK;
+}
+
+gy_rc gy_desc_moe_sparse(const gy_json *config, const gy_desc_sparse *form, gy_desc *d,
+                         gy_err *err) {
+    static const gy_desc_moe_keys keys = {"num_experts", "moe_intermediate_size", 0, 0};
+    gy_moe moe = {.router = "mlp.gate",
+                  .gate = "mlp.switch_mlp.gate_proj",
+                  .up = "mlp.switch_mlp.up_proj",
+                  .down = "mlp.switch_mlp.down_proj",
+                  .each = "mlp.experts.",
+                  .each_gate = "gate_proj",
+                  .each_up = "up_proj",
+                  .each_down = "down_proj",
+                  .fused_gate_up = "mlp.experts.gate_up_proj",
+                  .fused_down = "mlp.experts.down_proj",
+                  .shared_gate = form->shared ? "mlp.shared_expert_gate" : NULL,
+                  .score = GY_ROUTE_SOFTMAX};
+    int every, shared = 0;
+    gy_rc rc = gy_desc_moe(config, &keys, &moe, err);
+    if (!rc) rc = gy_desc_int(config, "decoder_sparse_step", 1, MAX_LAYERS, 1, &every, err);
+    if (!rc && form->shared)
+        rc = gy_desc_int(config, "shared_expert_intermediate_size", 1, MAX_WIDTH, -1, &shared, err);
+    moe.renorm = form->renorm_key && gy_json_b(config, "norm_topk_prob", form->renorm);
+    for (gy_layer *l = d->layer; !rc && l < d->layer + d->n_layers; l++) {
+        bool dense = false;
+        if (!form->all) rc = only_dense(config, l->i, &dense, err);
+        if (rc || dense || (!form->all && (l->i + 1) % every)) continue;
+        gy_ffn *f = &l->ffn;
+        f->moe = moe, f->gate = f->up = f->down = NULL, f->width = shared;
+        if (form->shared)
+            f->gate = "mlp.shared_expert.gate_proj", f->up = "mlp.shared_expert.up_proj",
+            f->down = "mlp.shared_expert.down_proj";
+    }
+    return rc;
 }
 
 static const gy_desc_root roots[] = {{"model.", "lm_head"}, {"", "lm_head"}, {NULL, NULL}};
@@ -237,7 +306,7 @@ gy_rc gy_desc_base(const gy_json *config, const gy_desc_absent *absent, gy_desc 
     return rc;
 }
 
-static const gy_family *const families[] = {gy_families, gy_families_mix};
+static const gy_family *const families[] = {gy_families, gy_families_moe, gy_families_mix};
 enum { FAMILY_LISTS = sizeof families / sizeof *families };
 
 static gy_rc unknown(const gy_json *type, gy_err *err) {

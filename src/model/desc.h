@@ -52,7 +52,27 @@ typedef struct {
     gy_rope rope;
 } gy_mix;
 
+/* Experts: a router chooses top_k of them for each row. Files hold them as stacks [experts, ...],
+ * as one module each, or as fused stacks; the first that is there is used. */
 typedef struct {
+    const char *router;           /* NULL: no experts */
+    bool router_bias, biases;     /* promised: of the router; of the experts' matrices */
+    const char *gate, *up, *down; /* stacks */
+    const char *each, *each_gate, *each_up, *each_down; /* "mlp.experts." N "." "gate_proj" */
+    const char *fused_gate_up, *fused_down;             /* whole names */
+    const char *choice_bias;                            /* whole name */
+    const char *shared_gate; /* one row: its sigmoid scales the shared expert */
+    int experts, top_k, width;
+    int groups, kept; /* groups 0: none */
+    uint8_t score;    /* gy_route_score */
+    bool renorm;
+    float scale; /* of the weights */
+} gy_moe;
+
+/* With experts, the matrices named here are a shared expert's, which every row takes; up NULL:
+ * there is none. */
+typedef struct {
+    gy_moe moe;
     uint8_t act;    /* gy_act_form */
     bool glu, bias; /* bias: promised by the config */
     int width;      /* columns after the activation */
@@ -106,7 +126,8 @@ typedef struct {
     const char *type; /* model_type */
     gy_rc (*describe)(const gy_json *config, gy_desc *d, gy_err *err);
 } gy_family;
-extern const gy_family gy_families[], gy_families_mix[]; /* each ends with type NULL */
+extern const gy_family gy_families[], gy_families_moe[],
+    gy_families_mix[]; /* each ends with type NULL */
 
 /* Picks the family by model_type. On failure d is empty. */
 gy_rc gy_describe(const gy_json *config, gy_desc *d, gy_err *err);
@@ -118,6 +139,7 @@ void gy_desc_free(gy_desc *d);
  * kv_heads from heads). */
 typedef struct {
     int heads, kv_heads, dim;
+    int wide;                   /* intermediate_size */
     double eps, theta, partial; /* partial: rotated part of a head, 0 is 1 */
     const char *eps_key;        /* NULL: rms_norm_eps */
     bool pairs;                 /* of rotation, when rope_traditional is absent */
@@ -135,6 +157,20 @@ gy_rc gy_desc_float(const gy_json *config, const char *key, double absent, doubl
                     gy_err *err); /* NAN: required */
 gy_rc gy_desc_act(const gy_json *config, const char *key, uint8_t absent, uint8_t *out,
                   gy_err *err);
+/* Which keys hold the number of experts and their width; what absent keys mean, 0: required. */
+typedef struct {
+    const char *experts_key, *width_key;
+    int experts, top_k;
+} gy_desc_moe_keys;
+gy_rc gy_desc_moe(const gy_json *config, const gy_desc_moe_keys *keys, gy_moe *moe, gy_err *err);
+/* Experts as "mlp.gate", "mlp.switch_mlp.*" in layers that are not in mlp_only_layers and are every
+ * decoder_sparse_step-th, or in all; a shared expert besides; renorm_key: norm_topk_prob counts,
+ * whose absence means renorm. */
+typedef struct {
+    bool all, shared, renorm_key, renorm;
+} gy_desc_sparse;
+gy_rc gy_desc_moe_sparse(const gy_json *config, const gy_desc_sparse *form, gy_desc *d,
+                         gy_err *err);
 /* Gives layers [first, n_layers) the config's sliding_window unless layer_types, which base has
  * applied, or an explicit use_sliding_window: false rules. */
 gy_rc gy_desc_window_from(const gy_json *config, gy_desc *d, int first, gy_err *err);

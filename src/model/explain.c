@@ -110,6 +110,23 @@ static void params(out *o, const gy_op *op) {
         put_int(o, "kdim", op->u.scan.kdim);
         put_int(o, "vdim", op->u.scan.vdim);
         break;
+    case GY_OP_ROUTE:
+        put_text(o, "score", gy_route_names[op->u.route.score]);
+        put_int(o, "experts", op->u.route.experts);
+        put_int(o, "top_k", op->u.route.top_k);
+        if (op->u.route.groups) put_int(o, "groups", op->u.route.groups);
+        if (op->u.route.groups) put_int(o, "kept", op->u.route.kept);
+        put_int(o, "renorm", op->u.route.renorm);
+        if (op->u.route.scale != 1) put_num(o, "times", op->u.route.scale);
+        break;
+    case GY_OP_EXPERTS:
+        put_text(o, "form", gy_act_names[op->u.experts.act]);
+        put_int(o, "experts", op->u.experts.experts);
+        put_int(o, "width", op->u.experts.width);
+        put_text(o, "gate", op->u.experts.gate->name);
+        put_text(o, "up", op->u.experts.up->name);
+        put_text(o, "down", op->u.experts.down->name);
+        break;
     case GY_OP_REGROUP:
         put_int(o, "groups", op->u.regroup.groups);
         put_int(o, "parts", op->u.regroup.n);

@@ -4,7 +4,13 @@
 
 #define EACH_LAYER(l, d) for (gy_layer *l = (d)->layer; l < (d)->layer + (d)->n_layers; l++)
 
-enum { MAX_TAPS = 8, MAX_HEADS = 1 << 12, MAX_DIM = 1 << 12, MAX_CHANNELS = 1 << 20 };
+enum {
+    MAX_TAPS = 8,
+    MAX_HEADS = 1 << 12,
+    MAX_DIM = 1 << 12,
+    MAX_CHANNELS = 1 << 20,
+    MAX_STATE = 1 << 28 /* values of one layer */
+};
 
 static gy_rc delta_sizes(const gy_json *c, gy_delta *d, gy_err *e) {
     gy_rc rc = gy_desc_int(c, "linear_num_key_heads", 1, MAX_HEADS, -1, &d->k_heads, e);
@@ -18,7 +24,8 @@ static gy_rc delta_sizes(const gy_json *c, gy_delta *d, gy_err *e) {
                        "config: linear_num_value_heads %d is not a multiple of "
                        "linear_num_key_heads %d",
                        d->v_heads, d->k_heads);
-    if (2 * (int64_t)d->k_heads * d->kdim + (int64_t)d->v_heads * d->vdim > MAX_CHANNELS)
+    if (2 * (int64_t)d->k_heads * d->kdim + (int64_t)d->v_heads * d->vdim > MAX_CHANNELS ||
+        (int64_t)d->v_heads * d->vdim * d->kdim > MAX_STATE)
         return gy_fail(e, GY_EUNSUPPORTED, "config: linear layers of %d + %d heads are too wide",
                        d->k_heads, d->v_heads);
     return GY_OK;
@@ -77,7 +84,7 @@ static gy_rc qwen3_5(const gy_json *c, gy_desc *d, gy_err *e) {
                                          {NULL, NULL}};
     static const char *const unused[] = {"vision_tower.*", "model.visual.*", "mtp.*", "model.mtp.*",
                                          "language_model.mtp.*"};
-    gy_desc_absent absent = {.eps = 1e-6, .theta = 1e5, .partial = 0.25, .linear = true};
+    gy_desc_absent absent = {.wide = 1, .eps = 1e-6, .theta = 1e5, .partial = 0.25, .linear = true};
     const gy_json *text = gy_json_get(c, "text_config");
     if (gy_json_null(text)) text = c;
     if (text->kind != GY_JSON_OBJ)
@@ -89,4 +96,26 @@ static gy_rc qwen3_5(const gy_json *c, gy_desc *d, gy_err *e) {
     return d->vocab ? GY_OK : gy_desc_int(c, "vocab_size", 1, 1 << 26, 0, &d->vocab, e);
 }
 
-const gy_family gy_families_mix[] = {{"qwen3_5", qwen3_5}, {"qwen3_5_text", qwen3_5}, {NULL, NULL}};
+static gy_rc qwen3_5_moe(const gy_json *c, gy_desc *d, gy_err *e) {
+    gy_desc_sparse form = {.all = true, .shared = true, .renorm_key = true, .renorm = true};
+    const gy_json *text = gy_json_get(c, "text_config");
+    gy_rc rc = qwen3_5(c, d, e);
+    return rc ? rc : gy_desc_moe_sparse(gy_json_null(text) ? c : text, &form, d, e);
+}
+
+static gy_rc qwen3_next(const gy_json *c, gy_desc *d, gy_err *e) {
+    static const gy_delta fused = {.qkvz = "linear_attn.in_proj_qkvz",
+                                   .ba = "linear_attn.in_proj_ba"};
+    gy_desc_absent absent = {.wide = 1, .partial = 0.25, .linear = true};
+    gy_rc rc = hybrid(c, &absent, &fused, d, e);
+    if (!rc)
+        rc = gy_desc_moe_sparse(c, &(gy_desc_sparse){.shared = true, .renorm_key = true}, d, e);
+    d->drop[1] = "mtp.*";
+    return rc;
+}
+
+const gy_family gy_families_mix[] = {
+    {"qwen3_5", qwen3_5},         {"qwen3_5_text", qwen3_5},
+    {"qwen3_5_moe", qwen3_5_moe}, {"qwen3_5_moe_text", qwen3_5_moe},
+    {"qwen3_next", qwen3_next},   {NULL, NULL},
+};

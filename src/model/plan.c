@@ -27,6 +27,10 @@ enum {
     SLOT_RAW,
     SLOT_DELTA,
     SLOT_BETA,
+    /* Of layers with experts: scores and the shared expert's gate; choice; shared expert. */
+    SLOT_SCORE,
+    SLOT_CHOICE,
+    SLOT_SHARED,
     SLOTS
 };
 
@@ -184,8 +188,46 @@ static void delta(builder *b, const gy_layer *l, const gy_bound_layer *bound) {
     residual(b, l, bound->post_a);
 }
 
+/* The experts of SLOT_T for the rows of in; their scores and the shared expert's gate. */
+static void experts(builder *b, const gy_layer *l, const gy_bound_moe *w, int in) {
+    const gy_moe *m = &l->ffn.moe;
+    gy_weight *const scores[3] = {w->router, w->shared_gate};
+    linear(b, l->i, scores, in, SLOT_SCORE);
+    b->plan.op[b->plan.n_ops - 1].flags = GY_OPF_EXACT;
+    gy_op *op = emit(b, GY_OP_ROUTE, l->i, SLOT_SCORE, SLOT_CHOICE);
+    op->u.route.experts = m->experts, op->u.route.top_k = m->top_k;
+    op->u.route.groups = m->groups, op->u.route.kept = m->kept;
+    op->u.route.score = m->score, op->u.route.renorm = m->renorm;
+    op->u.route.scale = m->scale, op->u.route.bias = w->choice_bias;
+    need(b, SLOT_CHOICE, 2 * m->top_k);
+    op = emit(b, GY_OP_EXPERTS, l->i, in, SLOT_T);
+    op->in[1] = SLOT_CHOICE;
+    op->u.experts.experts = m->experts, op->u.experts.top_k = m->top_k;
+    op->u.experts.width = m->width, op->u.experts.act = l->ffn.act;
+    op->u.experts.gate = w->gate, op->u.experts.up = w->up, op->u.experts.down = w->down;
+}
+
+/* SLOT_T += the shared expert, which lies in SLOT_SHARED. */
+static void add_shared(builder *b, const gy_layer *l, const gy_bound_moe *w) {
+    int width = b->m->desc.width;
+    gy_op *op;
+    if (w->shared_gate) {
+        op = emit(b, GY_OP_GATE, l->i, SLOT_SHARED, SLOT_SHARED);
+        op->in[1] = SLOT_SCORE, op->u.gate.form = GY_GATE_SIGMOID_ALL;
+        op->u.gate.heads = 1, op->u.gate.dim = width, op->u.gate.col = l->ffn.moe.experts;
+    }
+    op = emit(b, GY_OP_ADD, l->i, SLOT_T, SLOT_T);
+    op->in[1] = SLOT_SHARED, op->u.add.a = 1;
+}
+
 static void feed_forward(builder *b, const gy_layer *l, const gy_bound_layer *w) {
     int in = norm(b, l->i, w->pre_f, SLOT_X, SLOT_H);
+    bool moe = l->ffn.moe.router != NULL;
+    if (moe) experts(b, l, &w->moe, in);
+    if (moe && !w->up && !w->gate_up) {
+        residual(b, l, w->post_f);
+        return;
+    }
     gy_weight *const split[3] = {w->gate, w->up}, *const fused[3] = {w->gate_up},
                      *const down[3] = {w->down};
     linear(b, l->i, w->gate_up ? fused : split, in, SLOT_WIDE);
@@ -193,7 +235,8 @@ static void feed_forward(builder *b, const gy_layer *l, const gy_bound_layer *w)
     op->flags = l->ffn.glu ? GY_OPF_GLU : 0;
     op->u.act.form = l->ffn.act, op->u.act.width = l->ffn.width;
     need(b, SLOT_ACT, l->ffn.width);
-    linear(b, l->i, down, SLOT_ACT, SLOT_T);
+    linear(b, l->i, down, SLOT_ACT, moe ? SLOT_SHARED : SLOT_T);
+    if (moe) add_shared(b, l, &w->moe);
     residual(b, l, w->post_f);
 }
 
@@ -243,7 +286,7 @@ static gy_rc kv_spec(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) 
 
 gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_err *err) {
     if (!m->bound) return gy_fail(err, GY_EARG, "%s was opened without weights", m->path);
-    enum { OPS_LAYER = 20, OPS_OUTSIDE = 4 };
+    enum { OPS_LAYER = 26, OPS_OUTSIDE = 4 };
     int layers = m->desc.n_layers;
     builder *b = gy_alloc(sizeof *b);
     if (!b) return gy_fail(err, GY_ENOMEM, "plan: out of memory");

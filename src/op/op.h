@@ -66,7 +66,9 @@ enum { GY_TOP_K = 64, GY_ROUTE_GROUPS = 64 }; /* most experts of a row; most gro
 extern const char *const gy_norm_names[], *const gy_act_names[], *const gy_gate_names[],
     *const gy_route_names[];
 
-enum { GY_OPF_OUTS = 1, GY_OPF_GLU = 2 }; /* flags; GLU: ACT reads gate | up halves of in0 */
+/* flags. GLU: ACT reads gate | up halves of in0. EXACT: LINEAR uses the exact arithmetic always,
+ * for what decides: scores of experts. */
+enum { GY_OPF_OUTS = 1, GY_OPF_GLU = 2, GY_OPF_EXACT = 4 };
 
 typedef struct {
     uint8_t kind, flags;

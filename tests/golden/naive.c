@@ -244,12 +244,13 @@ static void gate(state *s, const gy_op *op) {
         for (int h = 0; h < op->u.gate.heads; h++) {
             const double *x = row(s, op->in[0], r) + h * n,
                          *g = row(s, op->in[1], r) + op->u.gate.col + h * n;
-            double *y = row(s, op->out, r) + h * n;
+            double *y = row(s, op->out, r) + h * n, all = row(s, op->in[1], r)[op->u.gate.col + h];
             if (op->u.gate.form == GY_GATE_NORM_SILU)
                 norm((double *)x, n, op->w[0]->file.plane[0], NULL, GY_NORM_RMS, op->u.gate.eps, y);
             for (int i = 0; i < n; i++)
-                y[i] = op->u.gate.form == GY_GATE_SIGMOID ? x[i] * sigmoid(g[i])
-                                                          : y[i] * g[i] * sigmoid(g[i]);
+                y[i] = op->u.gate.form == GY_GATE_SIGMOID     ? x[i] * sigmoid(g[i])
+                       : op->u.gate.form == GY_GATE_NORM_SILU ? y[i] * g[i] * sigmoid(g[i])
+                                                              : x[i] * sigmoid(all);
         }
 }
 
@@ -262,6 +263,96 @@ static void regroup(state *s, const gy_op *op) {
                 for (int c = 0; c < op->u.regroup.width[i]; c++)
                     y[op->u.regroup.to[i] + g * op->u.regroup.width[i] + c] = *x++;
         for (int c = 0; c < op->u.regroup.rest_cols; c++) y[op->u.regroup.rest + c] = *x++;
+    }
+}
+
+/* ---- Experts ---- */
+
+static double chosen_by(const gy_op *op, const double *p, int i) {
+    return p[i] + (op->u.route.bias ? (double)op->u.route.bias[i] : 0);
+}
+
+/* Experts of other groups than the kept ones get nothing: by the sums of their two best. */
+static void close_groups(const gy_op *op, const double *p, bool *open) {
+    int groups = op->u.route.groups, each = groups ? op->u.route.experts / groups : 0;
+    for (int g = 0; g < groups; g++) {
+        int better = 0;
+        double sum[2] = {0};
+        for (int other = g, pass = 0; pass <= groups; other = pass++) {
+            double a = -INFINITY, b = -INFINITY;
+            for (int i = other * each; i < (other + 1) * each; i++) {
+                double c = chosen_by(op, p, i);
+                if (c > a)
+                    b = a, a = c;
+                else if (c > b)
+                    b = c;
+            }
+            sum[pass > 0] = a + b;
+            if (pass && (sum[1] > sum[0] || (sum[1] == sum[0] && other < g))) better++;
+        }
+        for (int i = g * each; i < (g + 1) * each; i++) open[i] = better < op->u.route.kept;
+    }
+}
+
+static void route(state *s, const gy_op *op) {
+    int n = op->u.route.experts, k = op->u.route.top_k;
+    double *p = must(malloc((size_t)n * sizeof *p));
+    bool *open = must(malloc((size_t)n));
+    for (int r = 0; r < s->n; r++) {
+        const double *x = row(s, op->in[0], r);
+        double *out = row(s, op->out, r), sum = 0, all = 0;
+        for (int i = 0; i < n; i++) open[i] = true, all += exp(x[i]);
+        for (int i = 0; i < n; i++)
+            p[i] = op->u.route.score == GY_ROUTE_SOFTMAX   ? exp(x[i]) / all
+                   : op->u.route.score == GY_ROUTE_SIGMOID ? sigmoid(x[i])
+                                                           : x[i];
+        if (op->u.route.groups > 1) close_groups(op, p, open);
+        int found = 0;
+        for (int i = 0; i < n; i++) { /* chosen when fewer than k are better */
+            int better = 0;
+            for (int j = 0; j < n; j++) {
+                double a = chosen_by(op, p, j), b = chosen_by(op, p, i);
+                better += open[j] && (a > b || (a == b && j < i));
+            }
+            if (!open[i] || better >= k) continue;
+            out[found] = i;
+            out[k + found++] = op->u.route.score == GY_ROUTE_CHOSEN ? exp(p[i]) : p[i];
+        }
+        for (int i = 0; i < k; i++) sum += out[k + i];
+        bool part = op->u.route.renorm || op->u.route.score == GY_ROUTE_CHOSEN;
+        for (int i = 0; i < k; i++) out[k + i] *= op->u.route.scale / (part ? sum : 1);
+    }
+    free(p), free(open);
+}
+
+static double *times(const gy_weight *w, const double *x) {
+    double *y = must(calloc((size_t)w->file.rows, sizeof *y));
+    float *line = must(malloc((size_t)w->file.cols * sizeof *line));
+    for (int o = 0; o < w->file.rows; o++) {
+        decode(w, o, line);
+        for (int c = 0; c < w->file.cols; c++) y[o] += x[c] * line[c];
+        if (w->bias) y[o] += w->bias[o];
+    }
+    free(line);
+    return y;
+}
+
+static void experts(state *s, const gy_op *op) {
+    int k = op->u.experts.top_k, cols = op->u.experts.down->file.rows;
+    for (int r = 0; r < s->n; r++) {
+        const double *pick = row(s, op->in[1], r);
+        double *y = row(s, op->out, r);
+        memset(y, 0, (size_t)cols * sizeof *y);
+        for (int i = 0; i < k; i++) {
+            int e = (int)pick[i];
+            double *a = times(op->u.experts.gate + e, row(s, op->in[0], r)),
+                   *b = times(op->u.experts.up + e, row(s, op->in[0], r));
+            for (int c = 0; c < op->u.experts.width; c++)
+                a[c] = act(a[c], op->u.experts.act) * b[c];
+            double *d = times(op->u.experts.down + e, a);
+            for (int c = 0; c < cols; c++) y[c] += pick[k + i] * d[c];
+            free(a), free(b), free(d);
+        }
     }
 }
 
@@ -285,6 +376,8 @@ static const char *run(state *s, const gy_op *op, double *score) {
     case GY_OP_SCAN: scan(s, op); break;
     case GY_OP_GATE: gate(s, op); break;
     case GY_OP_REGROUP: regroup(s, op); break;
+    case GY_OP_ROUTE: route(s, op); break;
+    case GY_OP_EXPERTS: experts(s, op); break;
     default: return gy_op_names[op->kind];
     }
     return NULL;
