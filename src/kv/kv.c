@@ -337,12 +337,6 @@ size_t gy_kv_group_bytes(const gy_kv *kv, int group) {
     return kv->group[group].stored ? kv->group[group].pool[0].page_bytes : 0;
 }
 
-bool gy_kv_pages_suffice(const gy_kv *kv) {
-    for (int i = 0; i < kv->n_layers; i++)
-        if (kv->spec[i].keep.policy == GY_KEEP_STATE) return false;
-    return true;
-}
-
 bool gy_kv_page_needed(const gy_kv *kv, int group, int len, int i) {
     gy_keep keep = kv->group[group].keep;
     if (!kv->group[group].stored || i >= gy_pages_for(len)) return false;

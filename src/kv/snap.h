@@ -28,7 +28,7 @@ typedef enum { GY_SNAP_PAGE = 1, GY_SNAP_SEQ = 2 } gy_snap_kind;
 
 typedef struct {
     /* index: position / GY_PAGE. Group GY_SNAP_STATE: the state of recurrent layers after `index`
-     * tokens. */
+     * of the file's tokens. */
     uint32_t group, index;
     uint64_t offset, bytes, check;
 } gy_snap_page;

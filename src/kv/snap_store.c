@@ -81,11 +81,15 @@ static void quarantine(gy_store *s, const char *path) {
     if (!s->other.oom && !s->io->rename(s->io->arg, path, s->other.p)) s->stats.quarantined++;
 }
 
+static uint32_t entry_index(const gy_store_page *p) {
+    return p->group == GY_SNAP_STATE ? GY_PAGE : (uint32_t)p->index;
+}
+
 /* Whether the file is about this page. One that is not has a name it should not have. */
 static bool matches(const gy_snap_head *h, const gy_store_page *p) {
     return h->kind == GY_SNAP_PAGE && h->n_tok == GY_PAGE && h->n_pages == 1 &&
            h->first == p->index * GY_PAGE && h->page[0].group == (uint32_t)p->group &&
-           h->page[0].index == (uint32_t)p->index && h->page[0].bytes == p->bytes &&
+           h->page[0].index == entry_index(p) && h->page[0].bytes == p->bytes &&
            h->id.bits == p->id->bits && h->id.arith == p->id->arith &&
            gy_digest_equal(&h->id.model, &p->id->model) &&
            gy_digest_equal(&h->id.plan, &p->id->plan) &&
@@ -118,7 +122,7 @@ gy_rc gy_store_put(gy_store *s, const gy_store_page *page, const char *kv_name, 
                    gy_err *err) {
     if (gy_store_has(s, page->name, page->group)) return GY_OK;
     gy_snap_page entry = {
-        .group = (uint32_t)page->group, .index = (uint32_t)page->index, .bytes = page->bytes};
+        .group = (uint32_t)page->group, .index = entry_index(page), .bytes = page->bytes};
     gy_snap_head h = {.kind = GY_SNAP_PAGE,
                       .id = *page->id,
                       .before = *page->before,

@@ -1,6 +1,7 @@
 /* kv/snap_store - a folder of page files: the cold end of the prefix tree.
  *
- *     DIR/<64 hex digits of the chain digest>.<group>.kv    one page of one group, snap.h's format
+ *     DIR/<64 hex digits of the chain digest>.<group>.kv    one page of one group, or the state of
+ *                                             recurrent layers behind it, in snap.h's format
  *     DIR/quarantine/...                                    files found damaged, for people to see
  *     DIR/lock                                              held by the process that sweeps
  *
@@ -29,7 +30,7 @@ typedef struct {
     const gy_identity *id;
     const gy_digest *before, *name;
     const int32_t *tok; /* [GY_PAGE] */
-    int index, group;
+    int index, group;   /* group: of the store's pages, or GY_SNAP_STATE */
     size_t bytes;
 } gy_store_page;
 

@@ -175,6 +175,30 @@ void *gy_state_add(gy_state_pool *pool, gy_state *s, int pos) {
     return floats(b);
 }
 
+gy_state_block *gy_state_share(const gy_state *s, int pos) {
+    for (int i = 0; i < s->marks; i++)
+        if (s->mark[i].pos == pos) return s->mark[i].block->refs++, s->mark[i].block;
+    return NULL;
+}
+
+gy_state_block *gy_state_block_new(gy_state_pool *pool) {
+    return block_take(pool);
+}
+
+void *gy_state_block_data(gy_state_block *block) {
+    return floats(block);
+}
+
+void gy_state_unshare(gy_state_pool *pool, gy_state_block *block) {
+    block_unref(pool, block);
+}
+
+void gy_state_begin(gy_state *s, int pos, gy_state_block *block) {
+    GY_ASSERT(!s->marks);
+    block->refs++;
+    s->mark[s->marks++] = (gy_state_mark){pos, block};
+}
+
 void gy_state_find(const gy_state_pool *pool, const gy_state *s, int layer, gy_opk op,
                    gy_state_way *way) {
     size_t at = pool->at[2 * layer + (op == GY_OP_SCAN)];

@@ -75,6 +75,14 @@ const void *gy_state_data(const gy_state_mark *mark);
  * GY_STATE_MARKS already or memory is out. */
 void *gy_state_add(gy_state_pool *pool, gy_state *s, int pos);
 
+/* For the prefix tree, which holds references of its own: the block of the mark at pos, or NULL; a
+ * new block to be filled, or NULL; its bytes. A sequence begins, all-zero before, with a block. */
+gy_state_block *gy_state_share(const gy_state *s, int pos);
+gy_state_block *gy_state_block_new(gy_state_pool *pool);
+void *gy_state_block_data(gy_state_block *block);
+void gy_state_unshare(gy_state_pool *pool, gy_state_block *block);
+void gy_state_begin(gy_state *s, int pos, gy_state_block *block);
+
 /* ---- Inside a step ---- */
 
 /* One layer's part of the blocks: the rows up to position end[0] begin with `from` and leave their

@@ -14,11 +14,13 @@ struct node {
     int index, children;
     int32_t tok[GY_PAGE];
     gy_page *page[GY_KV_GROUPS]; /* NULL: not offered yet */
-    bool stored[GY_KV_GROUPS];   /* page files known to be there */
+    gy_state_block *state;       /* behind the page; NULL: no mark was there, or no such layers */
+    bool stored[GY_SNAP_STATE + 1]; /* files known to be there */
 };
 
 struct gy_prefix {
     gy_kv *kv;
+    gy_state_pool *states; /* NULL: no recurrent layers */
     int groups;
     size_t buckets; /* a power of two */
     node **bucket;  /* [buckets] */
@@ -36,7 +38,7 @@ gy_rc gy_prefix_new(gy_kv *kv, int64_t budget, gy_prefix **prefix, gy_err *err) 
     if (p) p->bucket = gy_alloc_n(BUCKETS, sizeof *p->bucket);
     if (!p || !p->bucket)
         return gy_free(p), gy_fail(err, GY_ENOMEM, "out of memory for the prefix tree");
-    p->kv = kv, p->groups = gy_kv_groups(kv), p->buckets = BUCKETS;
+    p->kv = kv, p->states = gy_kv_state(kv), p->groups = gy_kv_groups(kv), p->buckets = BUCKETS;
     p->stats.budget = budget;
     *prefix = p;
     return GY_OK;
@@ -115,6 +117,10 @@ static void drop(gy_prefix *p, node *x) {
             p->stats.bytes -= page_bytes(p, g);
             gy_kv_page_unkeep(p->kv, g, x->page[g]);
         }
+    if (x->state) {
+        p->stats.bytes -= gy_state_block_bytes(p->states);
+        gy_state_unshare(p->states, x->state);
+    }
     p->stats.bytes -= (int64_t)sizeof *x;
     p->stats.nodes--;
     gy_free(x);
@@ -143,6 +149,7 @@ void gy_prefix_free(gy_prefix *p) {
 
 /* Whether the first k pages of the path let a sequence of k pages go on. */
 static bool suffices(const gy_prefix *p, node *const *path, int k) {
+    if (p->states && !path[k - 1]->state) return false;
     for (int g = 0; g < p->groups; g++) {
         if (!gy_kv_group_bytes(p->kv, g)) continue;
         for (int i = k - 1; i >= 0; i--)
@@ -187,6 +194,7 @@ static bool give(const gy_prefix *p, node *const *path, int k, struct gy_seq *se
     }
     gy_rc rc = gy_kv_seq_adopt(p->kv, seq, ids, k * GY_PAGE, 0, at, NULL);
     gy_free(all);
+    if (!rc && p->states) gy_state_begin(&seq->state, k * GY_PAGE, path[k - 1]->state);
     return rc == GY_OK;
 }
 
@@ -218,13 +226,21 @@ static bool keep_pages(gy_prefix *p, node *x, const struct gy_seq *seq) {
         x->page[g] = page;
         p->stats.bytes += page_bytes(p, g);
     }
-    return true;
+    if (!p->states || x->state) return true;
+    int64_t more = gy_state_block_bytes(p->states);
+    x->state = gy_state_share(&seq->state, (x->index + 1) * GY_PAGE);
+    if (!x->state) return true;
+    p->stats.bytes += more; /* before, so that x is whole whatever happens */
+    if (make_room(p, 0, x)) return true;
+    gy_state_unshare(p->states, x->state);
+    x->state = NULL, p->stats.bytes -= more;
+    return false;
 }
 
 void gy_prefix_offer(gy_prefix *p, const gy_digest *root, const struct gy_seq *seq) {
     gy_digest before = *root, name;
     node *last = NULL;
-    if (!gy_kv_pages_suffice(p->kv) || gy_kv_recoded(seq)) return;
+    if (gy_kv_recoded(seq)) return;
     for (int i = 0; i < seq->committed / GY_PAGE; i++) {
         const int32_t *tok = seq->tok + i * GY_PAGE;
         if (!gy_chain_next(&before, tok, &name)) break;
@@ -244,13 +260,15 @@ void gy_prefix_attach(gy_prefix *p, gy_store *store, const gy_identity *id, cons
 }
 
 static gy_store_page page_of(const gy_prefix *p, const node *x, int g) {
+    bool state = g == GY_SNAP_STATE;
     return (gy_store_page){.id = p->id,
                            .before = &x->before,
                            .name = &x->name,
                            .tok = x->tok,
                            .index = x->index,
                            .group = g,
-                           .bytes = gy_kv_group_bytes(p->kv, g)};
+                           .bytes = state ? (size_t)gy_state_block_bytes(p->states)
+                                          : gy_kv_group_bytes(p->kv, g)};
 }
 
 /* A prefix of ids on its way from the store: nodes as far as they are there, names, and which page
@@ -258,9 +276,9 @@ static gy_store_page page_of(const gy_prefix *p, const node *x, int g) {
 typedef struct {
     const gy_digest *root;
     const int32_t *ids;
-    node **path;                /* [n], NULL from the first that is not in memory */
-    gy_digest *name;            /* [n] */
-    bool (*disk)[GY_KV_GROUPS]; /* [n] */
+    node **path;                     /* [n], NULL from the first that is not in memory */
+    gy_digest *name;                 /* [n] */
+    bool (*disk)[GY_SNAP_STATE + 1]; /* [n] */
     int n;
 } trail;
 
@@ -277,11 +295,15 @@ static void scout(gy_prefix *p, trail *t, int most) {
             t->disk[i][g] = gy_store_has(p->store, &name, g);
             any |= t->disk[i][g];
         }
+        if (p->states && !(t->path[i] && t->path[i]->state))
+            any |= t->disk[i][GY_SNAP_STATE] = gy_store_has(p->store, &name, GY_SNAP_STATE);
         if (!any) return;
     }
 }
 
 static bool reachable(const gy_prefix *p, const trail *t, int k) {
+    if (p->states && !t->disk[k - 1][GY_SNAP_STATE] && !(t->path[k - 1] && t->path[k - 1]->state))
+        return false;
     for (int g = 0; g < p->groups; g++)
         for (int i = k - 1; i >= 0; i--) {
             if (!gy_kv_page_needed(p->kv, g, k * GY_PAGE, i) || t->disk[i][g]) continue;
@@ -306,6 +328,18 @@ static bool read_page(gy_prefix *p, node *x, int g, const node *deepest) {
     return ok;
 }
 
+static bool read_state(gy_prefix *p, node *x) {
+    gy_store_page want = page_of(p, x, GY_SNAP_STATE);
+    if (!make_room(p, gy_state_block_bytes(p->states), x)) return false;
+    gy_state_block *block = gy_state_block_new(p->states);
+    if (!block) return false;
+    if (!gy_store_get(p->store, &want, gy_state_block_data(block)))
+        return gy_state_unshare(p->states, block), false;
+    x->state = block, x->stored[GY_SNAP_STATE] = true;
+    p->stats.bytes += gy_state_block_bytes(p->states), p->stats.read++;
+    return true;
+}
+
 /* Brings what a sequence of k pages needs into memory. What cannot be had is struck out. */
 static bool fetch(gy_prefix *p, trail *t, int k) {
     for (int i = 0; i < k; i++) {
@@ -319,6 +353,8 @@ static bool fetch(gy_prefix *p, trail *t, int k) {
             if (t->path[i]->page[g] || !gy_kv_page_needed(p->kv, g, k * GY_PAGE, i)) continue;
             if (!read_page(p, t->path[i], g, t->path[k - 1])) return t->disk[i][g] = false, false;
         }
+    if (p->states && !t->path[k - 1]->state && !read_state(p, t->path[k - 1]))
+        return t->disk[k - 1][GY_SNAP_STATE] = false, false;
     return true;
 }
 
@@ -370,7 +406,9 @@ int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, con
 /* Writes x's page g unless the store has it. */
 static gy_rc write_page(gy_prefix *p, node *x, int g, gy_err *err) {
     gy_store_page page = page_of(p, x, g);
-    gy_rc rc = gy_store_put(p->store, &page, p->kv_name, gy_kv_page_data(x->page[g]), err);
+    const void *data =
+        g == GY_SNAP_STATE ? gy_state_block_data(x->state) : gy_kv_page_data(x->page[g]);
+    gy_rc rc = gy_store_put(p->store, &page, p->kv_name, data, err);
     x->stored[g] |= rc == GY_OK;
     return rc;
 }
@@ -380,8 +418,9 @@ gy_rc gy_prefix_flush(gy_prefix *p, int most, int *left, gy_err *err) {
     int wrote = 0, rest = 0;
     /* From the newest on: parents come before their children. */
     for (node *x = p->store ? p->newest : NULL; x; x = x->older)
-        for (int g = 0; g < p->groups; g++) {
-            if (!x->page[g] || x->stored[g]) continue;
+        for (int g = 0; g <= GY_SNAP_STATE; g++) {
+            bool has = g == GY_SNAP_STATE ? x->state != NULL : g < p->groups && x->page[g];
+            if (!has || x->stored[g]) continue;
             if (!rc && (!most || wrote < most)) rc = write_page(p, x, g, err);
             wrote += x->stored[g], rest += !x->stored[g];
         }
@@ -407,6 +446,7 @@ void gy_prefix_check(const gy_prefix *p) {
             nodes++, children += x->children, with_parent += x->parent != NULL;
             for (int g = 0; g < p->groups; g++)
                 if (x->page[g]) bytes += page_bytes(p, g);
+            if (x->state) bytes += gy_state_block_bytes(p->states);
         }
     GY_ASSERT(nodes == p->stats.nodes && bytes == p->stats.bytes && children == with_parent);
     GY_ASSERT(bytes <= p->stats.budget || !nodes);

@@ -8,7 +8,8 @@
  *                                     \---[128..191']--> node             "... Rome is"
  *
  * A prefix can be adopted at the end of page k when every page that a sequence of that length needs
- * is there: all of them in groups that keep everything, the last ones in groups with a window.
+ * is there: all of them in groups that keep everything, the last ones in groups with a window, and
+ * the state behind page k of recurrent layers, which is there where a sequence had a mark.
  *
  * Memory: pages in the tree count against `budget`, and against the store's bound only while a
  * sequence uses them. Beyond the budget the least recently used leaf goes first; what a sequence

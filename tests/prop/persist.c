@@ -154,6 +154,8 @@ static void test_prefixes(void **state) {
     for (int i = 0; i < SHARED; i++)
         for (int k = 0; k < CODECS && have_shared(shared[i]); k++)
             by[k] += prefixes(shared_path(shared[i]), codecs[k]);
+    for (int i = 0; i < STATES && have_shared(recurrent[i]); i++)
+        for (int k = 0; k < CODECS; k += 3) by[k] += prefixes(shared_path(recurrent[i]), codecs[k]);
     for (int k = 0; k < CODECS; k++) printf("prefixes: %s %d\n", codecs[k], by[k]);
     printf("prefixes: %d continuations of the own models, all equal\n", checks);
     assert_true(checks >= OWN * PLAIN * 7);
