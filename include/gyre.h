@@ -37,8 +37,7 @@ extern "C" {
 
 #define GY_API __attribute__((visibility("default")))
 
-/* ---- Errors and versions
- * ---------------------------------------------------------------------------- */
+/* ---- Errors and versions ---- */
 
 typedef enum {
     GY_OK,
@@ -65,8 +64,7 @@ GY_API int gy_bits(void);        /* revision of the arithmetic; equal revisions 
 GY_API const char *gy_isa(void); /* instruction set in use: "avx2", "generic"; static */
 GY_API void gy_free(void *p);    /* frees what an out parameter gave; NULL is fine */
 
-/* ---- Finding and fetching models
- * -------------------------------------------------------------------- */
+/* ---- Finding and fetching models ---- */
 
 /* Turns what a user typed into a path: an existing directory or .gguf file, "org/name[@revision]"
  * in the Hugging Face cache, or a unique case-insensitive part of a local model's name.
@@ -103,8 +101,7 @@ GY_API gy_rc gy_get(const char *repo, const gy_get_options *options, char **path
 GY_API gy_rc gy_get_url(const char *url, const char *file, const char *sha256,
                         const gy_get_options *options, gy_err *err);
 
-/* ---- Models
- * ----------------------------------------------------------------------------------------- */
+/* ---- Models ---- */
 
 typedef struct gy_model gy_model;
 
@@ -142,8 +139,7 @@ GY_API void gy_model_get_info(const gy_model *model,
  * dropped, KV bytes per token by codec. */
 GY_API gy_rc gy_model_inspect(const gy_model *model, char **json, gy_err *err);
 
-/* ---- Text
- * ------------------------------------------------------------------------------------------- */
+/* ---- Text ---- */
 
 enum {
     GY_TOK_SPECIALS = 1, /* add what the post-processor adds: BOS, EOS */
@@ -167,8 +163,7 @@ GY_API const char *gy_token_name(const gy_model *model, int32_t id, size_t *byte
 GY_API gy_rc gy_render(const gy_model *model, const char *body, size_t bytes, char **text,
                        size_t *text_bytes, gy_err *err);
 
-/* ---- Engines
- * ---------------------------------------------------------------------------------------- */
+/* ---- Engines ---- */
 
 typedef struct gy_engine gy_engine;
 typedef struct gy_seq gy_seq;
@@ -189,6 +184,7 @@ typedef struct {
     int context;     /* most positions of one sequence; 0: the model's, at most 32768 */
     int sequences;   /* sequences that can be full at once; 0: 1. Sets the KV memory */
     int chunk;       /* most rows of one step; 0: 512 */
+    int64_t memory;  /* refuse an engine that would need more bytes when full; 0: no bound */
     const char *isa; /* force an instruction set ("generic"); NULL: GYRE_ISA or the best one */
     bool no_pack; /* read weights only as stored, without packed copies (same bits, less memory) */
     int64_t prefix_bytes;   /* memory for prefixes that later sequences share; 0: none are kept */
@@ -196,6 +192,18 @@ typedef struct {
                                number of processes may share it. NULL: none */
     int64_t prefix_dir_bytes; /* most bytes of prefix_dir; 0: 32 GiB */
 } gy_engine_options;
+
+typedef struct {
+    int64_t weights, kv, scratch, total; /* bytes; kv with recurrent state */
+    int64_t kv_token; /* bytes of one position more of one sequence, when windows are full */
+    int context;      /* positions of each sequence */
+    bool by_model;    /* more does not fit the model; else it does not fit the budget */
+} gy_need;
+
+/* Memory of an engine whose sequences are full, without making it. With a budget in bytes: the
+ * largest context that fits it, and what that needs; GY_ELIMIT when none does. */
+GY_API gy_rc gy_fit(gy_model *model, const gy_engine_options *options, int64_t budget,
+                    gy_need *need, gy_err *err);
 
 GY_API gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
                            gy_err *err);
@@ -231,8 +239,7 @@ GY_API void gy_engine_trace(gy_engine *engine, gy_trace_fn fn, void *arg);
 /* Makes the running or next gy_step and gy_generate return GY_ECANCEL; async-signal-safe. */
 GY_API void gy_cancel(gy_engine *engine);
 
-/* ---- Sequences
- * -------------------------------------------------------------------------------------- */
+/* ---- Sequences ---- */
 
 GY_API gy_rc gy_seq_new(gy_engine *engine, gy_seq **seq, gy_err *err);
 GY_API void gy_seq_free(gy_engine *engine, gy_seq *seq); /* NULL is fine */
@@ -283,8 +290,7 @@ GY_API gy_rc gy_seq_settle(gy_engine *engine, gy_seq *seq, int keep, gy_err *err
 GY_API gy_rc gy_step(gy_engine *engine, const gy_feed *feeds, int n_feeds, float *logits,
                      gy_err *err);
 
-/* ---- Sampling and generation
- * ------------------------------------------------------------------------ */
+/* ---- Sampling and generation ---- */
 
 typedef struct {
     int32_t id;
@@ -374,8 +380,7 @@ GY_API gy_rc gy_sample(const gy_sampling *sampling, const float *logits, int n,
                        const int32_t *history, int n_history, int pos, int32_t *id, float *logprob,
                        gy_err *err);
 
-/* ---- Conversion
- * ------------------------------------------------------------------------------------- */
+/* ---- Conversion ---- */
 
 /* Writes a model as an MLX directory whose values are exactly the source's; GY_EUNSUPPORTED names
  * the first tensor that has no exact form. Written beside the target and renamed when whole. */

@@ -12,12 +12,14 @@
 static atomic_long alloc_count;
 static atomic_long fail_at;
 static _Thread_local int forbidden;
+static _Thread_local int64_t asked;
 
-static bool may_alloc(void) {
+static bool may_alloc(size_t bytes) {
 #ifdef GY_DEBUG
     GY_ASSERT(!forbidden);
 #endif
     long n = atomic_fetch_add(&alloc_count, 1) + 1;
+    asked += (int64_t)bytes;
     return n != atomic_load(&fail_at);
 }
 
@@ -27,12 +29,15 @@ void gy_alloc_fail_at(long nth) {
 long gy_alloc_count(void) {
     return atomic_load(&alloc_count);
 }
+int64_t gy_alloc_bytes(void) {
+    return asked;
+}
 void gy_alloc_forbid(int on) {
     forbidden += on ? 1 : -1;
 }
 
 void *gy_alloc(size_t bytes) {
-    return may_alloc() ? calloc(1, bytes ? bytes : 1) : NULL;
+    return may_alloc(bytes) ? calloc(1, bytes ? bytes : 1) : NULL;
 }
 
 void *gy_alloc_n(size_t count, size_t bytes) {
@@ -41,11 +46,11 @@ void *gy_alloc_n(size_t count, size_t bytes) {
 }
 
 void *gy_realloc(void *p, size_t bytes) {
-    return may_alloc() ? realloc(p, bytes ? bytes : 1) : NULL;
+    return may_alloc(bytes) ? realloc(p, bytes ? bytes : 1) : NULL;
 }
 
 void *gy_alloc_aligned(size_t bytes) {
-    if (bytes > SIZE_MAX / 2 || !may_alloc()) return NULL;
+    if (bytes > SIZE_MAX / 2 || !may_alloc(bytes)) return NULL;
     size_t padded = (bytes + 63) / 64 * 64;
     void *p = aligned_alloc(64, padded ? padded : 64);
     return p ? memset(p, 0, padded) : NULL;
@@ -80,7 +85,7 @@ void *gy_arena_raw(gy_arena *a, size_t bytes) {
         size_t want = ARENA_BLOCK + a->total / 4;
         if (want > ((size_t)8 << 20)) want = (size_t)8 << 20;
         if (want < bytes) want = bytes;
-        gy_arena_block *b = may_alloc() ? malloc(sizeof *b + want) : NULL;
+        gy_arena_block *b = may_alloc(sizeof *b + want) ? malloc(sizeof *b + want) : NULL;
         if (!b) return NULL;
         b->next = a->block, b->bytes = want;
         a->block = b, a->used = 0, a->total += want;

@@ -26,6 +26,8 @@ char *gy_strndup(const char *s, size_t n); /* s[n] may hold NULs; a NUL is added
  * counted. */
 void gy_alloc_fail_at(long nth);
 long gy_alloc_count(void);
+/* Bytes asked for on this thread so far, given back or not. */
+int64_t gy_alloc_bytes(void);
 /* While forbidden, an allocation on this thread aborts in debug builds (GY_DEBUG); nests. */
 void gy_alloc_forbid(int on);
 

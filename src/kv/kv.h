@@ -51,6 +51,9 @@ void gy_kv_free(gy_kv *kv);
 int64_t gy_kv_max_positions(const gy_kv *kv); /* the bound given, rounded up to whole pages */
 int64_t gy_kv_token_bytes(const gy_kv *kv);   /* bytes of one position over all ALL layers */
 int64_t gy_kv_held_bytes(const gy_kv *kv);    /* taken from the system so far */
+/* Bytes that the store has taken when so many sequences have grown to len, by steps of at most
+ * chunk rows and one after another, in the plan's codecs; with page tables, tokens and state. */
+int64_t gy_kv_need(const gy_kv *kv, int len, int chunk, int sequences);
 int gy_kv_layer_group(const gy_kv *kv, int layer);
 gy_state_pool *gy_kv_state(const gy_kv *kv); /* NULL: no layer keeps state */
 

@@ -36,6 +36,8 @@ static gy_rc check_options(const gy_engine_options *o, gy_err *err) {
         return gy_fail(err, GY_EARG, "prefix_bytes: %lld is negative", (long long)o->prefix_bytes);
     if (o->prefix_dir_bytes < 0 || (o->prefix_dir && !o->prefix_bytes))
         return gy_fail(err, GY_EARG, "prefix_dir: needs prefix_bytes, and no negative size");
+    if (o->memory < 0)
+        return gy_fail(err, GY_EARG, "memory: %lld is negative", (long long)o->memory);
     if ((unsigned)o->arith > GY_ARITH_FAST)
         return gy_fail(err, GY_EARG, "arith: %d is not a gy_arith", (int)o->arith);
     return GY_OK;
@@ -51,13 +53,21 @@ static gy_rc take_scratch(gy_engine *e, gy_err *err) {
     return gy_fail(err, GY_ENOMEM, "engine: out of memory");
 }
 
+int64_t gy_engine_step_bytes(int chunk) {
+    const gy_engine *e = NULL;
+    return (int64_t)chunk *
+           (int64_t)(sizeof *e->tok + sizeof *e->pos + sizeof *e->of + sizeof *e->out +
+                     sizeof *e->drafts + sizeof *e->span + sizeof *e->seq);
+}
+
 static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
     gy_kvpair *kv = NULL;
     gy_rc rc = gy_kv_choose(o->kv, e->model->desc.n_layers, &kv, e->kv_name, err);
     if (!rc) rc = gy_plan_build_layers(e->model, kv, &e->plan, err);
     gy_free(kv);
     if (!rc) {
-        int64_t positions = (int64_t)e->context * (o->sequences ? o->sequences : 1);
+        int64_t pages = e->context / GY_PAGE + (e->context % GY_PAGE != 0),
+                positions = pages * GY_PAGE * (o->sequences ? o->sequences : 1);
         rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
     }
     if (!rc) rc = gy_engine_open_prefix(e, o, err);
@@ -69,27 +79,49 @@ static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
     return rc;
 }
 
-gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
-                    gy_err *err) {
-    gy_engine_options o = options ? *options : (gy_engine_options){0};
+gy_rc gy_engine_read_options(gy_model *model, const gy_engine_options *o, gy_engine *e,
+                             gy_err *err) {
     gy_model_info info;
-    if (err) *err = (gy_err){0};
-    gy_rc rc = check_options(&o, err);
+    gy_rc rc = check_options(o, err);
     if (rc) return rc;
-    gy_engine *e = gy_alloc(sizeof *e);
-    if (!e) return gy_fail(err, GY_ENOMEM, "engine: out of memory");
     gy_model_get_info(model, &info);
-    e->model = gy_model_ref(model);
-    e->arith = o.arith != GY_ARITH_DEFAULT ? o.arith
-               : gy_model_quantised(model) ? GY_ARITH_FAST
-                                           : GY_ARITH_EXACT;
-    e->threads = threads_wanted(o.threads);
-    e->chunk = o.chunk ? o.chunk : CHUNK_DEFAULT;
-    e->context = o.context ? o.context : info.context ? info.context : CONTEXT_DEFAULT;
-    if (!o.context && e->context > CONTEXT_DEFAULT) e->context = CONTEXT_DEFAULT;
+    e->model = model;
+    e->arith = o->arith != GY_ARITH_DEFAULT ? o->arith
+               : gy_model_quantised(model)  ? GY_ARITH_FAST
+                                            : GY_ARITH_EXACT;
+    e->threads = threads_wanted(o->threads);
+    e->chunk = o->chunk ? o->chunk : CHUNK_DEFAULT;
+    e->context = o->context ? o->context : info.context ? info.context : CONTEXT_DEFAULT;
+    if (!o->context && e->context > CONTEXT_DEFAULT) e->context = CONTEXT_DEFAULT;
     e->vocab = info.vocab;
     e->vocab_text =
         model->tok && gy_tok_size(model->tok) < info.vocab ? gy_tok_size(model->tok) : info.vocab;
+    return GY_OK;
+}
+
+/* A bound on memory is kept before any is taken. */
+static gy_rc check_memory(gy_model *model, const gy_engine_options *o, gy_err *err) {
+    gy_need need;
+    gy_rc rc = o->memory ? gy_fit(model, o, 0, &need, err) : GY_OK;
+    if (rc || !o->memory || need.total <= o->memory) return rc;
+    return gy_fail(err, GY_ELIMIT,
+                   "memory: %d sequences of %d positions need %lld bytes (weights %lld, KV %lld, "
+                   "steps %lld); the bound is %lld",
+                   o->sequences ? o->sequences : 1, need.context, (long long)need.total,
+                   (long long)need.weights, (long long)need.kv, (long long)need.scratch,
+                   (long long)o->memory);
+}
+
+gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,
+                    gy_err *err) {
+    gy_engine_options o = options ? *options : (gy_engine_options){0};
+    if (err) *err = (gy_err){0};
+    gy_engine *e = gy_alloc(sizeof *e);
+    if (!e) return gy_fail(err, GY_ENOMEM, "engine: out of memory");
+    gy_rc rc = gy_engine_read_options(model, &o, e, err);
+    if (!rc) rc = check_memory(model, &o, err);
+    if (rc) return gy_free(e), rc;
+    gy_model_ref(model);
     rc = build(e, &o, err);
     if (rc) return gy_engine_free(e), rc;
     *engine = e;

@@ -35,6 +35,11 @@ struct gy_engine {
     struct gy_seq **seq;
 };
 
+/* Checks options and fills in what follows from them: arithmetic, threads, chunk, context, sizes of
+ * the vocabulary. e refers to the model without a reference of its own. */
+gy_rc gy_engine_read_options(gy_model *model, const gy_engine_options *o, gy_engine *e,
+                             gy_err *err);
+int64_t gy_engine_step_bytes(int chunk); /* of the step scratch */
 /* True once per gy_cancel: takes the flag back. */
 bool gy_engine_cancelled(gy_engine *e);
 
