@@ -18,7 +18,8 @@ static size_t align64(size_t n) {
 size_t gy_attn_scratch(int queries, int kdim, int vdim) {
     size_t n = (size_t)queries, dk = ((size_t)kdim + 15) / 16 * 16,
            dv = ((size_t)vdim + 15) / 16 * 16;
-    size_t floats = n * dk + GY_PAGE * (dk + dv) + 2 * GY_PAGE * 9 + 2 * dv + 2 * n * (dv + 16);
+    size_t floats =
+        n * dk + GY_PAGE * (dk + dv) + GY_ATTN_BLOCK * (GY_PAGE * 9 + dv) + 2 * n * (dv + 16);
     return align64(floats * sizeof(float)) + align64(n * sizeof(gy_attn_sight));
 }
 

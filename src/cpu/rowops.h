@@ -31,7 +31,7 @@
 #include "kv/kv.h"
 #include "op/op.h"
 
-enum { GY_ATTN_RUN = 4 * GY_PAGE };
+enum { GY_ATTN_RUN = 4 * GY_PAGE, GY_ATTN_BLOCK = 4 }; /* positions; queries */
 
 typedef struct {
     int window, chunk, kept; /* as in gy_op.u.attn */
