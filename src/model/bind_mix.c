@@ -117,6 +117,13 @@ static gy_rc bind_stack(gy_binder *b, const char *module, const gy_tensor *t, in
     return GY_OK;
 }
 
+static bool has_each(gy_binder *b, const gy_layer *l, const char *name) {
+    char module[224];
+    if (!l->ffn.moe.each) return false;
+    snprintf(module, sizeof module, "%s%s%s0.%s", b->root.body, l->prefix, l->ffn.moe.each, name);
+    return gy_bind_find(b, module, "weight");
+}
+
 /* A module for each expert. */
 static gy_rc bind_each(gy_binder *b, const gy_layer *l, const char *name, int rows, int cols,
                        bool bias, gy_weight **out) {
@@ -147,10 +154,9 @@ static gy_rc bind_experts(gy_binder *b, const gy_layer *l, gy_bound_moe *o) {
     for (int i = 0; i < 3; i++) {
         snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, parts[i].stack);
         const gy_tensor *t = gy_bind_take(b, module, "weight");
+        if (!t && !has_each(b, l, parts[i].each)) return gy_bind_missing(b, module, "weight");
         gy_rc rc = t ? bind_stack(b, module, t, 1, parts[i].rows, parts[i].cols, m->biases, out)
-                   : !m->each ? gy_bind_missing(b, module, "weight")
-                              : bind_each(b, l, parts[i].each, parts[i].rows, parts[i].cols,
-                                          m->biases, out);
+                     : bind_each(b, l, parts[i].each, parts[i].rows, parts[i].cols, m->biases, out);
         if (rc) return rc;
         *parts[i].out = out[0];
     }

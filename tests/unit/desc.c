@@ -56,7 +56,9 @@ static void write_weights(const gy_tensors *t, const change *c) {
         bool renamed = c->was && !strncmp(v->name, c->was, strlen(c->was));
         gy_buf_printf(&head, ",\"%s%s\":{\"dtype\":\"%s\",\"shape\":", renamed ? c->is : "",
                       v->name + (renamed ? strlen(c->was) : 0), gy_ttype_name(v->type));
-        if (bend && v->shape[v->dims - 1] % 2)
+        if (bend && v->dims == 2 && v->shape[1] == 1) /* one column: one row */
+            gy_buf_printf(&head, v->shape[0] > 1 ? "[1,%lld]" : "[%lld]", (long long)v->shape[0]);
+        else if (bend && v->shape[v->dims - 1] % 2)
             gy_buf_printf(&head, "[%lld,1]",
                           (long long)(v->dims == 2 ? v->shape[0] * v->shape[1] : v->shape[0]));
         else
@@ -132,7 +134,8 @@ static int drop_work(void **state) {
 
 /* ---- Tensors ---- */
 
-static const char *const own[] = {"llama", "gemma3", "phi3-plain", "starcoder2", "olmo2"};
+static const char *const own[] = {"llama", "gemma3",  "phi3-plain", "starcoder2",
+                                  "olmo2", "qwen3_5", "qwen3_next"};
 
 /* Without any one tensor the load fails and names it; so it does when its shape is another. */
 static void every_tensor_counts(void **state) {
