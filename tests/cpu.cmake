@@ -3,6 +3,7 @@ gy_test(math cpu kv codec op base)
 gy_test(rows cpu kv codec op base)
 gy_test(attn cpu kv codec op base)
 gy_test(scan cpu kv codec op base)
+gy_test(moe cpu kv codec op base)
 
 foreach(bench linear_bench attn_bench)
   add_executable(${bench} EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/${bench}.c)
