@@ -45,9 +45,11 @@ enum {
     CMD_RM = 16384,
     CMD_GC = 32768,
     CMD_DEVICES = 65536,
-    CMD_MODEL = CMD_RUN | CMD_GENERATE | CMD_EXPLAIN | CMD_BENCH | CMD_PPL |
-                CMD_LOGITS, /* make an engine */
-    CMD_SAMPLE = CMD_RUN | CMD_GENERATE
+    CMD_CACHE_PROMPT = 131072,
+    CMD_MODEL = CMD_RUN | CMD_GENERATE | CMD_EXPLAIN | CMD_BENCH | CMD_PPL | CMD_LOGITS |
+                CMD_CACHE_PROMPT, /* make an engine */
+    CMD_SAMPLE = CMD_RUN | CMD_GENERATE,
+    CMD_PROMPT = CMD_SAMPLE | CMD_CACHE_PROMPT /* take a prompt */
 };
 
 enum { CLI_STOPS = 16, CLI_WORDS = 64 };
@@ -64,7 +66,7 @@ typedef struct {
     int context, chunk;
     /* text */
     const char *prompt, *prompt_file, *system, *chat_template, *chat_template_file,
-        *template_kwargs, *prefill_response;
+        *template_kwargs, *prefill_response, *cache_file, *cache_dir;
     const char *stop[CLI_STOPS];
     int stops;
     bool raw, no_special, think, think_given, show_reasoning, stream, pieces, pull;

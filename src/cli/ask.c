@@ -89,6 +89,39 @@ static int check_kwargs(const cli_args *a) {
     return err.rc ? cli_usage(a, "--chat-template-kwargs: %s", err.msg) : EXIT_OK;
 }
 
+const char ask_cut[] = "<|gyre cuts here|>";
+
+/* The folder of prefixes, and in a chat also memory for turns that are taken back. */
+static void prefix_options(const cli_args *a, gy_engine_options *o) {
+    if (a->cache_dir || a->command == CMD_RUN) o->prefix_bytes = (int64_t)256 << 20;
+    if (a->cache_dir) o->prefix_bytes = (int64_t)4 << 30, o->prefix_dir = a->cache_dir;
+}
+
+/* generate needs the file; run begins with it when it is there. */
+static gy_rc load_session(ask *k, gy_err *err) {
+    const cli_args *a = k->a;
+    bool goes_on = a->command == CMD_GENERATE;
+    if (a->cache_file && a->command != CMD_CACHE_PROMPT) {
+        gy_rc rc = gy_seq_load(k->e, a->cache_file, &k->seq, err);
+        if (!rc) return k->base = goes_on ? gy_seq_len(k->seq) : 0, GY_OK;
+        /* These would say that the model is missing or not supported. */
+        bool model = rc == GY_ENOTFOUND || rc == GY_EFORMAT || rc == GY_EUNSUPPORTED;
+        if (rc != GY_ENOTFOUND || goes_on) return model ? err->rc = GY_EIO : rc;
+        *err = (gy_err){0};
+    }
+    return gy_seq_new(k->e, &k->seq, err);
+}
+
+/* What was asked to be kept; a failure is told and changes nothing else. */
+static void keep(ask *k) {
+    gy_err err = {0};
+    const cli_args *a = k->a;
+    if (a->cache_file && a->command == CMD_RUN && k->seq)
+        gy_seq_save(k->e, k->seq, a->cache_file, &err);
+    if (!err.rc && a->cache_dir && k->e) gy_engine_flush(k->e, &err);
+    if (err.rc) fprintf(stderr, "gyre: %s\n", err.msg);
+}
+
 int ask_open(ask *k, cli_args *a) {
     int code = EXIT_OK;
     gy_err err = {0};
@@ -98,15 +131,18 @@ int ask_open(ask *k, cli_args *a) {
     code = ask_sampling(k);
     if (!code) code = check_kwargs(a);
     if (code) return code;
-    k->e = cli_engine(a, k->m, &(gy_engine_options){.context = context_for_ids(a, k->m)}, &code);
+    gy_engine_options o = {.context = context_for_ids(a, k->m)};
+    prefix_options(a, &o);
+    k->e = cli_engine(a, k->m, &o, &code);
     if (!k->e) return code;
     cli_signals(k->e);
-    if (gy_seq_new(k->e, &k->seq, &err)) return cli_fail(a, &err);
+    if (load_session(k, &err)) return cli_fail(a, &err);
     return EXIT_OK;
 }
 
 void ask_close(ask *k) {
     cli_signals(NULL);
+    keep(k);
     if (k->seq) gy_seq_free(k->e, k->seq);
     gy_engine_free(k->e);
     gy_model_unref(k->m);
@@ -186,8 +222,8 @@ gy_rc ask_ids(ask *k, const int32_t *ids, int n, gy_err *err) {
     const int32_t *held = gy_seq_tokens(k->seq);
     int len = gy_seq_len(k->seq), same = 0;
     if (n < 1) return gy_fail(err, GY_EARG, "prompt: it is empty");
-    while (same < len && same < n - 1 && held[same] == ids[same]) same++;
-    if (same < len && gy_seq_trim(k->e, k->seq, same, NULL)) {
+    while (!k->base && same < len && same < n - 1 && held[same] == ids[same]) same++;
+    if (!k->base && same < len && gy_seq_trim(k->e, k->seq, same, NULL)) {
         /* A window has already let go of what position `same` would see: start over. */
         gy_seq_free(k->e, k->seq);
         k->seq = NULL, same = 0;
@@ -196,7 +232,7 @@ gy_rc ask_ids(ask *k, const int32_t *ids, int n, gy_err *err) {
     }
     k->text.n = k->ids.n = k->logprobs.n = 0;
     k->bar.start = 0;
-    k->prompt_tokens = n;
+    k->prompt_tokens = k->base + n;
     k->req.ids = ids + same, k->req.n = n - same;
     gy_rc rc = gy_generate(k->e, k->seq, &k->req, on_event, k, &k->result, err);
     cli_progress_end(&k->bar);
@@ -219,10 +255,18 @@ void ask_add(gy_buf *messages, const char *role, const char *text, size_t bytes)
     gy_buf_c(messages, '}');
 }
 
-gy_rc ask_messages(ask *k, const char *messages, const char *tail, gy_err *err) {
-    gy_buf body = {0}, prompt = {0};
-    char *text = NULL;
-    size_t bytes = 0;
+char *ask_prompt(const cli_args *a, size_t *bytes, gy_err *err) {
+    bool in = !a->prompt_file && (!a->prompt ? !a->words : !strcmp(a->prompt, "-"));
+    const char *given = a->prompt_file ? NULL : a->prompt;
+    char *prompt = in || a->prompt_file ? cli_read(a->prompt_file, bytes, err)
+                   : given              ? gy_strndup(given, *bytes = strlen(given))
+                                        : cli_join(a, bytes);
+    if (!prompt) gy_fail(err, GY_ENOMEM, "prompt: out of memory");
+    return prompt;
+}
+
+gy_rc ask_render(ask *k, const char *messages, char **text, size_t *bytes, gy_err *err) {
+    gy_buf body = {0};
     const cli_args *a = k->a;
     gy_buf_printf(&body, "{\"messages\":[%s]", messages);
     if (a->think_given && !a->template_kwargs)
@@ -232,23 +276,48 @@ gy_rc ask_messages(ask *k, const char *messages, const char *tail, gy_err *err) 
         gy_buf_printf(&body, ",\"chat_template_kwargs\":%s", a->template_kwargs);
     gy_buf_puts(&body, "}");
     gy_rc rc = body.oom ? gy_fail(err, GY_ENOMEM, "prompt: out of memory")
-                        : gy_render(k->m, body.p, body.n, &text, &bytes, err);
+                        : gy_render(k->m, body.p, body.n, text, bytes, err);
+    gy_buf_free(&body);
+    return rc;
+}
+
+/* Of a rendered text, what goes on behind the file's prompt. */
+static gy_rc behind_cut(const char **text, size_t *bytes, gy_err *err) {
+    const char *cut = memmem(*text, *bytes, ask_cut, strlen(ask_cut));
+    if (!cut)
+        return gy_fail(err, GY_EUNSUPPORTED,
+                       "the chat template does not keep the user's text as it is; use --raw");
+    cut += strlen(ask_cut);
+    *bytes -= (size_t)(cut - *text), *text = cut;
+    return GY_OK;
+}
+
+gy_rc ask_messages(ask *k, const char *messages, const char *tail, gy_err *err) {
+    gy_buf prompt = {0};
+    char *text = NULL;
+    size_t bytes = 0;
+    gy_rc rc = ask_render(k, messages, &text, &bytes, err);
+    const char *from = text;
+    if (!rc && k->base) rc = behind_cut(&from, &bytes, err);
     if (!rc) {
-        gy_buf_add(&prompt, text, bytes);
+        gy_buf_add(&prompt, from, bytes);
         if (tail) gy_buf_puts(&prompt, tail);
         cli_think_start(&k->think, prompt.p ? prompt.p : "", prompt.n);
         rc = ask_text(k, prompt.p ? prompt.p : "", prompt.n, false, err);
     }
     gy_free(text);
-    gy_buf_free(&body), gy_buf_free(&prompt);
+    gy_buf_free(&prompt);
     return rc;
 }
 
 void ask_end_json(const ask *k, gy_buf *b) {
     gy_buf_printf(b, ",\"finish_reason\":\"%s\",\"seed\":%llu", ask_end_name(k->result.end),
                   (unsigned long long)k->req.sampling.seed);
-    gy_buf_printf(b, ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d}", k->prompt_tokens,
-                  k->result.tokens);
+    gy_buf_printf(b,
+                  ",\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,"
+                  "\"prompt_tokens_details\":{\"cached_tokens\":%d}}",
+                  k->prompt_tokens, k->result.tokens,
+                  k->prompt_tokens - k->result.prompt_tokens + k->result.cached_tokens);
 }
 
 void ask_stats(const ask *k, FILE *to) {
@@ -260,7 +329,8 @@ void ask_stats(const ask *k, FILE *to) {
     fprintf(to,
             "prompt: %d tokens, %.3f tokens/s\ngeneration: %d tokens, %.3f tokens/s\npeak memory: "
             "%s\nseed: %llu\n",
-            r->prompt_tokens, r->prefill_s > 0 ? r->prompt_tokens / r->prefill_s : 0, r->tokens,
+            r->prompt_tokens,
+            r->prefill_s > 0 ? (r->prompt_tokens - r->cached_tokens) / r->prefill_s : 0, r->tokens,
             r->decode_s > 0 ? (r->tokens - 1) / r->decode_s : 0, peak,
             (unsigned long long)k->req.sampling.seed);
 }

@@ -21,6 +21,7 @@ typedef struct {
     cli_think think;
     gy_buf text, ids, logprobs; /* of the answer: text, "1,2,3", JSON entries when asked */
     gy_result result;
+    int base;          /* positions of --prompt-cache-file that the prompt goes on from; 0: none */
     int prompt_tokens; /* of the whole prompt, held before or not */
 } ask;
 
@@ -29,6 +30,13 @@ typedef struct {
 int ask_open(ask *k, cli_args *a);
 void ask_close(ask *k);
 int ask_sampling(ask *k); /* reads the sampling flags again, after one was set; an exit code */
+/* The prompt that the flags, words or stdin give; gy_alloc'd, NULL after filling err. */
+char *ask_prompt(const cli_args *a, size_t *bytes, gy_err *err);
+/* Stands where one half of a user's text ends and another half goes on: rendered text is cut
+ * there. */
+extern const char ask_cut[];
+/* messages as in ask_messages; *text is freed with gy_free. */
+gy_rc ask_render(ask *k, const char *messages, char **text, size_t *bytes, gy_err *err);
 /* Makes the sequence hold all but the last of ids[n] (reusing what it holds already), then answers.
  */
 gy_rc ask_ids(ask *k, const int32_t *ids, int n, gy_err *err);

@@ -28,17 +28,17 @@ static gy_rc answer(ask *k, gy_err *err) {
         gy_free(ids);
         return rc;
     }
-    bool in = !a->prompt_file && (!a->prompt ? !a->words : !strcmp(a->prompt, "-"));
-    const char *given = a->prompt_file ? NULL : a->prompt ? a->prompt : NULL;
-    char *prompt = in || a->prompt_file ? cli_read(a->prompt_file, &bytes, err)
-                   : given              ? gy_strndup(given, bytes = strlen(given))
-                                        : cli_join(a, &bytes);
-    if (!prompt) return gy_fail(err, GY_ENOMEM, "prompt: out of memory");
+    char *prompt = ask_prompt(a, &bytes, err);
+    if (!prompt) return err->rc;
     if (a->raw || !info.has_template) {
-        rc = ask_text(k, prompt, bytes, true, err);
+        rc = ask_text(k, prompt, bytes, !k->base, err);
     } else {
+        gy_buf content = {0};
+        if (k->base) gy_buf_puts(&content, ask_cut);
+        gy_buf_add(&content, prompt, bytes);
         if (a->system) ask_add(&messages, "system", a->system, strlen(a->system));
-        ask_add(&messages, "user", prompt, bytes);
+        ask_add(&messages, "user", content.p ? content.p : "", content.n);
+        gy_buf_free(&content);
         rc = messages.oom ? GY_ENOMEM : ask_messages(k, messages.p, a->prefill_response, err);
     }
     gy_free(prompt);

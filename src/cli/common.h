@@ -82,5 +82,6 @@ int cmd_convert(cli_args *a);
 int cmd_rm(cli_args *a);
 int cmd_gc(cli_args *a);
 int cmd_devices(cli_args *a);
+int cmd_cache_prompt(cli_args *a);
 
 #endif

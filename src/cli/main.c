@@ -23,6 +23,7 @@ static const struct {
     {CMD_RM, cmd_rm},
     {CMD_GC, cmd_gc},
     {CMD_DEVICES, cmd_devices},
+    {CMD_CACHE_PROMPT, cmd_cache_prompt},
 };
 
 static int completion(const cli_args *a) {
