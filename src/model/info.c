@@ -2,6 +2,7 @@
  */
 #include <stdio.h>
 
+#include "codec/kvname.h"
 #include "model/bind.h"
 
 /* The codec that holds most weights stands for the model. */
@@ -94,26 +95,56 @@ static void put_weights(gy_buf *b, const gy_model *m) {
     gy_buf_c(b, ']');
 }
 
-/* Bytes that one position takes, by codec: in layers that keep everything, and in layers with a
- * window, which stop growing there. */
-static void put_kv(gy_buf *b, const gy_desc *d) {
-    static const gy_codec_kind kinds[] = {GY_CODEC_F16, GY_CODEC_BF16, GY_CODEC_F32};
-    gy_buf_puts(b, ",\"kv_bytes_per_token\":{");
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const gy_codec *codec = gy_codecs + kinds[i];
-        int64_t sum[2] = {0};
-        int longest = 0;
-        for (const gy_layer *l = d->layer; l < d->layer + d->n_layers; l++) {
-            size_t bytes[3];
-            codec->bytes((gy_cparm){.kind = (uint8_t)kinds[i]}, l->mix.dim, bytes);
-            sum[l->mix.window > 0] +=
-                2 * (int64_t)l->mix.kv_heads * (int64_t)(bytes[0] + bytes[1] + bytes[2]);
-            if (l->mix.window > longest) longest = l->mix.window;
-        }
-        gy_buf_printf(b, "%s\"%s\":{\"all\":%lld,\"window\":%lld,\"longest_window\":%d}",
-                      i ? "," : "", codec->name, (long long)sum[0], (long long)sum[1], longest);
+static int64_t row_bytes(gy_cparm c, int cols) {
+    size_t plane[3] = {0};
+    gy_codecs[c.kind].bytes(c, cols, plane);
+    return (int64_t)(plane[0] + plane[1] + plane[2]);
+}
+
+typedef struct {
+    int64_t all, window, state; /* bytes of a position, of a position, of a sequence */
+    int longest;                /* window */
+} kv_cost;
+
+/* False when a head does not fit the codecs. */
+static bool kv_cost_of(const gy_desc *d, gy_kvpair c, kv_cost *cost) {
+    *cost = (kv_cost){0};
+    for (const gy_layer *l = d->layer; l < d->layer + d->n_layers; l++) {
+        gy_kvspec s;
+        if (gy_plan_kv(l, c, &s, NULL)) return false;
+        cost->state += 4 * ((int64_t)s.conv + s.scan);
+        if (s.donor >= 0 || s.heads == 0) continue;
+        int64_t bytes = row_bytes(s.k, s.kdim);
+        if (s.form == GY_KV_BOTH) bytes += row_bytes(s.v, s.vdim);
+        bool window = s.keep.policy == GY_KEEP_WINDOW;
+        *(window ? &cost->window : &cost->all) += bytes * s.heads;
+        if (window && s.keep.window > cost->longest) cost->longest = s.keep.window;
     }
-    gy_buf_c(b, '}');
+    return true;
+}
+
+/* Bytes that one position takes, by codec: in layers that keep everything, and in layers with a
+ * window, which stop growing there. Codecs that a head does not fit are left out. */
+static void put_kv(gy_buf *b, const gy_desc *d) {
+    static const char *const names[] = {
+        "f32",        "f16",        "bf16",       "q8",         "q8.32",      "q6",
+        "q5",         "k8v4",       "q4",         "q4.32",      "q3",         "q2",
+        "turbo-k8v8", "turbo-k8v4", "turbo-k8v3", "turbo-k4v4", "turbo-k4v3", "turbox-k8v4"};
+    kv_cost cost = {0};
+    bool first = true;
+    gy_buf_puts(b, ",\"kv_bytes_per_token\":{");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        gy_kvpair c;
+        if (gy_kv_codec_parse(names[i], strlen(names[i]), &c.k, &c.v, NULL) ||
+            !kv_cost_of(d, c, &cost))
+            continue;
+        gy_buf_printf(b, "%s\"%s\":{\"all\":%lld,\"window\":%lld,\"longest_window\":%d}",
+                      first ? "" : ",", names[i], (long long)cost.all, (long long)cost.window,
+                      cost.longest);
+        first = false;
+    }
+    kv_cost_of(d, (gy_kvpair){{.kind = GY_CODEC_F16}, {.kind = GY_CODEC_F16}}, &cost);
+    gy_buf_printf(b, "},\"state_bytes\":%lld", (long long)cost.state);
 }
 
 static void put_template(gy_buf *b, const gy_model *m) {

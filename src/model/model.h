@@ -51,6 +51,8 @@ gy_rc gy_model_open_text(gy_model *m, const gy_model_options *options, gy_err *e
 gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_err *err);
 /* The same codecs k and v in every layer. */
 gy_rc gy_plan_build(gy_model *m, gy_cparm k, gy_cparm v, gy_plan **plan, gy_err *err);
+/* What a layer keeps, with these codecs. */
+gy_rc gy_plan_kv(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err);
 void gy_plan_free(gy_plan *plan);
 /* The plan as text for people, or JSON. */
 void gy_plan_print(const gy_plan *plan, bool json, gy_buf *out);

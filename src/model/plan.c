@@ -263,7 +263,7 @@ static void compile(builder *b) {
     while (!b->cols[b->plan.n_slots - 1]) b->plan.n_slots--;
 }
 
-static gy_rc kv_spec(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) {
+gy_rc gy_plan_kv(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) {
     const gy_delta *d = &l->mix.delta;
     if (l->mix.kind == GY_MIX_DELTA) {
         *s = (gy_kvspec){.donor = -1, .keep.policy = GY_KEEP_STATE};
@@ -297,7 +297,7 @@ gy_rc gy_plan_build_layers(gy_model *m, const gy_kvpair *kv, gy_plan **plan, gy_
     b->plan.slot_cols = b->cols;
     gy_rc rc = b->plan.op && b->plan.kv ? GY_OK : gy_fail(err, GY_ENOMEM, "plan: out of memory");
     for (int i = 0; !rc && i < layers; i++)
-        rc = kv_spec(m->desc.layer + i, kv[i], b->plan.kv + i, err);
+        rc = gy_plan_kv(m->desc.layer + i, kv[i], b->plan.kv + i, err);
     if (rc) return gy_plan_free(&b->plan), rc;
     compile(b);
     *plan = &b->plan;
