@@ -46,6 +46,7 @@ enum {
     CMD_GC = 32768,
     CMD_DEVICES = 65536,
     CMD_CACHE_PROMPT = 131072,
+    CMD_FIT = 262144,
     CMD_MODEL = CMD_RUN | CMD_GENERATE | CMD_EXPLAIN | CMD_BENCH | CMD_PPL | CMD_LOGITS |
                 CMD_CACHE_PROMPT, /* make an engine */
     CMD_SAMPLE = CMD_RUN | CMD_GENERATE,
@@ -62,7 +63,7 @@ typedef struct {
     int words;
     bool json, help, verbose, quiet, yes;
     /* engine */
-    const char *model, *threads, *arith, *kv, *kv_k, *kv_v, *isa;
+    const char *model, *threads, *arith, *kv, *kv_k, *kv_v, *isa, *memory;
     int context, chunk;
     /* text */
     const char *prompt, *prompt_file, *system, *chat_template, *chat_template_file,

@@ -159,22 +159,27 @@ gy_model *cli_open(cli_args *a, const gy_model_options *options, int *code) {
     return m;
 }
 
-gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int *code) {
-    gy_err err = {0};
-    gy_engine *e = NULL;
-    char kv[64];
+int cli_fail_engine(const cli_args *a, const gy_err *err) {
+    int code = cli_fail(a, err);
+    return !strncmp(err->msg, "kv:", 3) ? EXIT_USAGE : code;
+}
+
+int cli_engine_options(const cli_args *a, gy_engine_options *o, char kv[CLI_KV]) {
     char *end = NULL;
     if (a->threads) o->threads = (int)strtol(a->threads, &end, 10);
     if (a->threads && (*end || o->threads < 1))
-        return *code = cli_usage(a, "--threads %s: expected 1 or more", a->threads), NULL;
+        return cli_usage(a, "--threads %s: expected 1 or more", a->threads);
     if (a->context) o->context = a->context;
     if (a->chunk) o->chunk = a->chunk;
     if (a->isa) o->isa = a->isa;
+    if (a->memory) o->memory = cli_memory(a->memory);
+    if (a->memory && o->memory < 1)
+        return cli_usage(a, "--memory-budget %s: expected bytes, such as 8G", a->memory);
     if (a->kv) o->kv = a->kv;
     if (a->kv && (a->kv_k || a->kv_v))
-        return *code = cli_usage(a, "--kv and --cache-type-k/-v exclude each other"), NULL;
+        return cli_usage(a, "--kv and --cache-type-k/-v exclude each other");
     if (a->kv_k || a->kv_v) {
-        snprintf(kv, sizeof kv, "%s.%s", a->kv_k ? a->kv_k : "f16", a->kv_v ? a->kv_v : "f16");
+        snprintf(kv, CLI_KV, "%s.%s", a->kv_k ? a->kv_k : "f16", a->kv_v ? a->kv_v : "f16");
         o->kv = kv;
     }
     if (a->arith && !strcmp(a->arith, "exact"))
@@ -182,12 +187,16 @@ gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int 
     else if (a->arith && !strcmp(a->arith, "fast"))
         o->arith = GY_ARITH_FAST;
     else if (a->arith)
-        return *code = cli_usage(a, "--arith %s: expected exact or fast", a->arith), NULL;
-    gy_rc rc = gy_engine_new(m, o, &e, &err);
-    /* A codec that gyre does not have is a wrong flag, not a wrong model. */
-    bool flag = o->kv && rc == GY_EUNSUPPORTED && !strncmp(err.msg, "kv:", 3);
-    if (rc) *code = cli_fail(a, &err);
-    if (flag) *code = EXIT_USAGE;
+        return cli_usage(a, "--arith %s: expected exact or fast", a->arith);
+    return EXIT_OK;
+}
+
+gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int *code) {
+    gy_err err = {0};
+    gy_engine *e = NULL;
+    char kv[CLI_KV];
+    if ((*code = cli_engine_options(a, o, kv))) return NULL;
+    if (gy_engine_new(m, o, &e, &err)) *code = cli_fail_engine(a, &err);
     return e;
 }
 

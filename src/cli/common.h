@@ -25,6 +25,15 @@ const char *cli_model_name(cli_args *a);
 /* Finds and opens it; what: flags for opening. On failure *code is the exit code and NULL is
  * returned. */
 gy_model *cli_open(cli_args *a, const gy_model_options *options, int *code);
+/* The same for what gy_engine_new and gy_fit say: a codec that gyre or the model's heads do not
+ * take is a wrong flag, not a wrong model. */
+int cli_fail_engine(const cli_args *a, const gy_err *err);
+/* The flags' options over what the command already set in o, which may point into kv; EXIT_OK, or
+ * EXIT_USAGE after a message. */
+enum { CLI_KV = 96 };
+int cli_engine_options(const cli_args *a, gy_engine_options *o, char kv[CLI_KV]);
+/* "8G", "512MiB", "1000000" in bytes; -1: something else. */
+int64_t cli_memory(const char *text);
 /* An engine with the flags' options over what the command already set in o. */
 gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int *code);
 
@@ -83,5 +92,6 @@ int cmd_rm(cli_args *a);
 int cmd_gc(cli_args *a);
 int cmd_devices(cli_args *a);
 int cmd_cache_prompt(cli_args *a);
+int cmd_fit(cli_args *a);
 
 #endif

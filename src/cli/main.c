@@ -24,6 +24,7 @@ static const struct {
     {CMD_GC, cmd_gc},
     {CMD_DEVICES, cmd_devices},
     {CMD_CACHE_PROMPT, cmd_cache_prompt},
+    {CMD_FIT, cmd_fit},
 };
 
 static int completion(const cli_args *a) {
