@@ -328,7 +328,8 @@ static gy_rc open_head(const gy_io *io, int fd, gy_snap *s, gy_err *err) {
 gy_rc gy_snap_open(const gy_io *io, const char *path, gy_snap *snap, gy_err *err) {
     gy_err local = {0};
     gy_err *e = err ? err : &local;
-    int fd = io->open(io->arg, path, O_RDONLY, 0);
+    /* A pipe would let the opener wait for its other end. */
+    int fd = io->open(io->arg, path, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0)
         return gy_fail(err, errno == ENOENT || errno == ENOTDIR ? GY_ENOTFOUND : GY_EIO,
                        "%s: cannot open: %s", path, strerror(errno));

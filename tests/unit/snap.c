@@ -294,6 +294,10 @@ static void test_places(void **state) {
     err = (gy_err){0};
     assert_int_equal(gy_snap_open(&gy_io_system, dir, &f, &err), GY_EIO);
     err = (gy_err){0};
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(gy_snap_open(&gy_io_system, path, &f, &err), GY_EIO);
+    assert_non_null(strstr(err.msg, "not a regular file"));
+    err = (gy_err){0};
     assert_int_equal(gy_snap_open(&gy_io_system, "/dev/zero", &f, &err), GY_EIO);
     err = (gy_err){0};
     assert_int_equal(gy_snap_open(&gy_io_system, __FILE__, &f, &err), GY_EFORMAT);
