@@ -66,7 +66,7 @@ static const char *inside(gy_store *s, const char *name) {
 
 bool gy_store_has(gy_store *s, const gy_digest *name, int group) {
     const char *path = path_of(s, name, group);
-    int fd = path ? s->io->open(s->io->arg, path, O_RDONLY, 0) : -1;
+    int fd = path ? s->io->open(s->io->arg, path, O_RDONLY | O_NONBLOCK, 0) : -1;
     if (fd >= 0) s->io->close(s->io->arg, fd);
     return fd >= 0;
 }

@@ -471,6 +471,32 @@ static void test_refusals(void **state) {
     gy_seq_free(e, s), gy_engine_free(e), gy_model_unref(m), gy_model_unref(o);
 }
 
+/* A file says nothing of rows that were taken back, nor of who had a page before. */
+static void test_nothing_else(void **state) {
+    (void)state;
+    char file[100], again[100];
+    gy_err err = {0};
+    int32_t ids[LEN], other[LEN];
+    snprintf(file, sizeof file, "%s/a", dir), snprintf(again, sizeof again, "%s/b", dir);
+    gy_model *m = open_model(data_path("models/llama"));
+    for (int k = 0; k < CODECS; k++) {
+        gy_engine *e = engine(m, options(codecs[k]));
+        if (!e) continue;
+        tokens(vocab_of(m), 4, ids), tokens(vocab_of(m), 5, other);
+        gy_seq *s = new_seq(e);
+        feed(e, s, ids, 70, NULL);
+        assert_ok(gy_seq_save(e, s, file, &err), err);
+        feed(e, s, other, 100, NULL); /* fills pages that the next sequence gets */
+        gy_seq_free(e, s), s = new_seq(e);
+        feed(e, s, ids, 120, NULL);
+        assert_ok(gy_seq_trim(e, s, 70, &err), err);
+        assert_ok(gy_seq_save(e, s, again, &err), err);
+        same_files(file, again);
+        gy_seq_free(e, s), gy_engine_free(e);
+    }
+    gy_model_unref(m);
+}
+
 /* Files whose checksums are right and whose contents are not. */
 static void test_crafted(void **state) {
     (void)state;
@@ -582,6 +608,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nothing_else, setup, teardown),
         cmocka_unit_test_setup_teardown(test_crafted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
     };
