@@ -316,6 +316,7 @@ static gy_rc bind_layer(gy_binder *b, const gy_layer *l, gy_bound_layer *o) {
     int w = d->width, q = m->heads * m->dim, kv = m->kv_heads * m->dim, n = f->width;
     bool nb = d->norm_bias, qb = m->qkv_bias;
     gy_rc rc = m->kind == GY_MIX_DELTA ? gy_bind_delta(b, l, &o->delta) : GY_OK;
+    if (!rc && m->sinks) rc = gy_bind_values(b, l, m->sinks, m->heads, &o->sinks);
     if (!rc && f->moe.router) rc = gy_bind_moe(b, l, &o->moe);
     if (rc) return rc;
     const gy_bind_part parts[] = {

@@ -28,6 +28,7 @@ typedef struct { /* NULL where the layer has no such role */
     gy_weight *pre_a, *post_a, *pre_f, *post_f, *q_norm, *k_norm; /* norms: one row of f32 */
     gy_weight *q, *k, *v, *qkv, *o, *gate, *up, *down, *gate_up;
     gy_bound_delta delta; /* of a delta mixer */
+    const float *sinks;   /* [heads] or NULL */
     gy_bound_moe moe;     /* of a feed-forward with experts */
 } gy_bound_layer;
 

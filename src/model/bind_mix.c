@@ -6,9 +6,7 @@
 
 /* ---- Delta mixers ---- */
 
-/* A tensor by its whole name inside the layer. */
-static gy_rc take_vector(gy_binder *b, const gy_layer *l, const char *name, int n,
-                         const float **out) {
+gy_rc gy_bind_values(gy_binder *b, const gy_layer *l, const char *name, int n, const float **out) {
     char full[256];
     snprintf(full, sizeof full, "%s%s%s", b->root.body, l->prefix, name);
     const gy_tensor *t = gy_bind_take_name(b, full);
@@ -60,8 +58,8 @@ gy_rc gy_bind_delta(gy_binder *b, const gy_layer *l, gy_bound_delta *o) {
     const float *log_rate;
     gy_rc rc = gy_bind_parts(b, l, parts, sizeof parts / sizeof *parts);
     if (!rc) rc = bind_conv(b, l, channels, d->taps, &o->conv);
-    if (!rc) rc = take_vector(b, l, d->dt_bias, d->v_heads, &o->dt_bias);
-    if (!rc) rc = take_vector(b, l, d->rate, d->v_heads, &log_rate);
+    if (!rc) rc = gy_bind_values(b, l, d->dt_bias, d->v_heads, &o->dt_bias);
+    if (!rc) rc = gy_bind_values(b, l, d->rate, d->v_heads, &log_rate);
     if (rc) return rc;
     float *rate = gy_arena_alloc(&b->m->arena, (size_t)d->v_heads * sizeof *rate);
     if (!rate) return gy_fail(b->err, GY_ENOMEM, "binding: out of memory");
@@ -79,17 +77,17 @@ void gy_bind_norms_by_taps(gy_binder *b) {
 
 /* ---- Experts ---- */
 
-/* Weights of `experts` views: rows [first, first + rows) of every `step` rows of the tall matrix.
- */
+/* Weights of `experts` views of the tall matrix: rows first, first + by, ... of every `step`. */
 static void views(gy_weight *w, int experts, const gy_rows *all, const float *bias, int first,
-                  int rows, int step) {
+                  int by, int rows, int step) {
     for (int e = 0; e < experts; e++) {
         int at = e * step + first;
         w[e].file = *all, w[e].file.rows = rows;
         w[e].bias = bias ? bias + at : NULL;
         for (int p = 0; p < 3; p++)
             if (all->plane[p])
-                w[e].file.plane[p] = (char *)all->plane[p] + (ptrdiff_t)at * all->step[p];
+                w[e].file.plane[p] = (char *)all->plane[p] + (ptrdiff_t)at * all->step[p],
+                w[e].file.step[p] = by * all->step[p];
     }
 }
 
@@ -112,7 +110,7 @@ static gy_rc bind_stack(gy_binder *b, const char *module, const gy_tensor *t, in
     b->m->bound->parameters += (int64_t)experts * step * cols + (add ? experts * step : 0);
     for (int h = 0; h < halves; h++) {
         out[h] = gy_bind_weights(b, t->name, experts);
-        views(out[h], experts, &all, values, h * rows, rows, step);
+        views(out[h], experts, &all, values, h * rows, 1, rows, step);
     }
     return GY_OK;
 }
@@ -179,13 +177,73 @@ static gy_rc bind_fused(gy_binder *b, const gy_layer *l, const gy_tensor *gate_u
     return o->down = out[0], rc;
 }
 
+/* One stack of MXFP4 blocks: [experts, rows, cols / 32, 16] nibbles and a scale byte for each. */
+static gy_rc bind_blocks(gy_binder *b, const gy_layer *l, const char *base, int rows, int cols,
+                         gy_rows *all, const float **bias, const char **name) {
+    static const char *const parts[2] = {"_blocks", "_scales"};
+    const gy_moe *m = &l->ffn.moe;
+    char full[256], found[160];
+    *all = (gy_rows){.c = {.kind = GY_CODEC_MXFP4, .bits = 4, .group = 32},
+                     .rows = m->experts * rows,
+                     .cols = cols,
+                     .global = 1};
+    if (cols % 32)
+        return gy_fail(b->err, GY_EUNSUPPORTED, "%s: rows of %d columns in blocks of 32", base,
+                       cols);
+    for (int p = 0; p < 2; p++) {
+        snprintf(full, sizeof full, "%s%s%s%s", b->root.body, l->prefix, base, parts[p]);
+        const gy_tensor *t = gy_bind_take_name(b, full);
+        if (!t) return gy_fail(b->err, GY_EFORMAT, "tensor %s is missing", full);
+        size_t step = (size_t)cols / (p ? 32 : 2);
+        if (t->type != GY_T_U8 || t->bytes != (size_t)all->rows * step)
+            return gy_fail(b->err, GY_EFORMAT, "tensor %s is %s %s, expected %zu bytes of U8",
+                           t->name, gy_ttype_name(t->type), gy_bind_shape(t, found),
+                           (size_t)all->rows * step);
+        all->plane[p] = (void *)t->data, all->step[p] = (ptrdiff_t)step;
+        if (!p) *name = t->name;
+    }
+    snprintf(full, sizeof full, "%s%s%s_bias", b->root.body, l->prefix, base);
+    const gy_tensor *t = gy_bind_take_name(b, full);
+    if (!t) return gy_fail(b->err, GY_EFORMAT, "tensor %s is missing", full);
+    gy_tensor flat = *t;
+    if (t->dims == 2 && t->shape[0] == m->experts && t->shape[1] == rows)
+        flat.dims = 1, flat.shape[0] = all->rows;
+    b->m->bound->parameters += (int64_t)all->rows * (cols + 1);
+    return gy_bind_vector(b, &flat, all->rows, bias);
+}
+
+static gy_rc bind_all_blocks(gy_binder *b, const gy_layer *l, gy_bound_moe *o) {
+    const gy_moe *m = &l->ffn.moe;
+    int n = m->width, experts = m->experts;
+    const float *turns, *bias;
+    const char *name;
+    gy_rows all;
+    gy_rc rc = bind_blocks(b, l, m->block_gate_up, 2 * n, b->m->desc.width, &all, &turns, &name);
+    if (rc) return rc;
+    float *apart = gy_arena_alloc(&b->m->arena, (size_t)(2 * n) * (size_t)experts * sizeof *apart);
+    if (!apart) return gy_fail(b->err, GY_ENOMEM, "binding: out of memory");
+    o->gate = gy_bind_weights(b, name, experts), o->up = gy_bind_weights(b, name, experts);
+    views(o->gate, experts, &all, NULL, 0, 2, n, 2 * n);
+    views(o->up, experts, &all, NULL, 1, 2, n, 2 * n);
+    for (int e = 0; e < experts; e++, turns += 2 * n, apart += 2 * n) {
+        for (int i = 0; i < n; i++) apart[i] = turns[2 * i], apart[n + i] = turns[2 * i + 1];
+        o->gate[e].bias = apart, o->up[e].bias = apart + n;
+    }
+    rc = bind_blocks(b, l, m->block_down, b->m->desc.width, n, &all, &bias, &name);
+    if (rc) return rc;
+    o->down = gy_bind_weights(b, name, experts);
+    views(o->down, experts, &all, bias, 0, 1, b->m->desc.width, b->m->desc.width);
+    return GY_OK;
+}
+
 gy_rc gy_bind_moe(gy_binder *b, const gy_layer *l, gy_bound_moe *o) {
     const gy_moe *m = &l->ffn.moe;
     int w = b->m->desc.width;
     const gy_bind_part parts[] = {{m->router, m->experts, w, 0, m->router_bias, &o->router},
                                   {m->shared_gate, 1, w, 0, false, &o->shared_gate}};
     gy_rc rc = gy_bind_parts(b, l, parts, 2);
-    if (!rc && m->choice_bias) rc = take_vector(b, l, m->choice_bias, m->experts, &o->choice_bias);
+    if (!rc && m->choice_bias)
+        rc = gy_bind_values(b, l, m->choice_bias, m->experts, &o->choice_bias);
     if (rc) return rc;
     char name[224];
     b->experts = m->experts;
@@ -193,6 +251,10 @@ gy_rc gy_bind_moe(gy_binder *b, const gy_layer *l, gy_bound_moe *o) {
         snprintf(name, sizeof name, "%s%s%s", b->root.body, l->prefix, m->fused_gate_up);
         const gy_tensor *t = gy_bind_take_name(b, name);
         if (t) return bind_fused(b, l, t, o);
+    }
+    if (m->block_gate_up) {
+        snprintf(name, sizeof name, "%s%s%s_blocks", b->root.body, l->prefix, m->block_gate_up);
+        if (gy_tensors_find(b->t, name)) return bind_all_blocks(b, l, o);
     }
     return bind_experts(b, l, o);
 }

@@ -46,7 +46,8 @@ typedef struct {
     int heads, kv_heads, dim, window; /* window 0: all */
     const char *q, *k, *v, *qkv, *o;  /* qkv: fused rows q | k | v, instead of q, k, v */
     const char *q_norm, *k_norm;
-    uint8_t qk_norm_form;  /* gy_norm_form */
+    const char *sinks;    /* whole tensor name: a logit per head that takes weight and gives none */
+    uint8_t qk_norm_form; /* gy_norm_form */
     bool qkv_bias, o_bias; /* promised by the config, so that a missing tensor is an error */
     float scale, cap;
     gy_rope rope;
@@ -60,8 +61,10 @@ typedef struct {
     const char *gate, *up, *down; /* stacks */
     const char *each, *each_gate, *each_up, *each_down; /* "mlp.experts." N "." "gate_proj" */
     const char *fused_gate_up, *fused_down;             /* whole names */
-    const char *choice_bias;                            /* whole name */
-    const char *shared_gate; /* one row: its sigmoid scales the shared expert */
+    const char *block_gate_up, *block_down; /* + "_blocks", "_scales", "_bias": MXFP4, and rows of
+                                             * gate and up take turns */
+    const char *choice_bias;                /* whole name */
+    const char *shared_gate;                /* one row: its sigmoid scales the shared expert */
     int experts, top_k, width;
     int groups, kept; /* groups 0: none */
     uint8_t score;    /* gy_route_score */

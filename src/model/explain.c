@@ -48,6 +48,7 @@ static void attn_params(out *o, const gy_op *op) {
     put_num(o, "scale", op->u.attn.scale);
     if (op->u.attn.window) put_int(o, "window", op->u.attn.window);
     if (op->u.attn.cap != 0) put_num(o, "cap", op->u.attn.cap);
+    if (op->u.attn.sinks) put_int(o, "sinks", op->u.attn.heads);
 }
 
 static void rope_params(out *o, const gy_op *op) {

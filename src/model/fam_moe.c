@@ -48,5 +48,37 @@ static gy_rc qwen3_moe(const gy_json *c, gy_desc *d, gy_err *e) {
     return late_windows(c, d, e);
 }
 
-const gy_family gy_families_moe[] = {
-    {"mixtral", mixtral}, {"qwen2_moe", qwen2_moe}, {"qwen3_moe", qwen3_moe}, {NULL, NULL}};
+static gy_rc gpt_oss(const gy_json *c, gy_desc *d, gy_err *e) {
+    gy_desc_absent absent = {
+        .heads = 64, .kv_heads = 8, .dim = 64, .eps = 1e-5, .theta = 150000, .wide = 1};
+    gy_desc_moe_keys keys = {"num_local_experts", "intermediate_size", 128, 4};
+    gy_moe moe = {.router = "mlp.router",
+                  .router_bias = true,
+                  .biases = true,
+                  .gate = "mlp.experts.gate_proj",
+                  .up = "mlp.experts.up_proj",
+                  .down = "mlp.experts.down_proj",
+                  .block_gate_up = "mlp.experts.gate_up_proj",
+                  .block_down = "mlp.experts.down_proj",
+                  .score = GY_ROUTE_CHOSEN};
+    int window;
+    gy_rc rc = gy_desc_base(c, &absent, d, e);
+    if (!rc) rc = gy_desc_moe(c, &keys, &moe, e);
+    if (!rc) rc = gy_desc_int(c, "sliding_window", 1, INT32_MAX, 128, &window, e);
+    if (rc) return rc;
+    if (d->head == GY_HEAD_IF_PRESENT) d->head = GY_HEAD_OWN;
+    bool types = !gy_json_null(gy_json_get(c, "layer_types"));
+    EACH_LAYER(l, d) {
+        l->ffn.moe = moe, l->ffn.act = GY_ACT_CLAMPED_GELU;
+        l->ffn.gate = l->ffn.up = l->ffn.down = NULL;
+        l->mix.qkv_bias = l->mix.o_bias = true, l->mix.sinks = "self_attn.sinks";
+        if (!types && l->i % 2 == 0) l->mix.window = window;
+    }
+    return GY_OK;
+}
+
+const gy_family gy_families_moe[] = {{"mixtral", mixtral},
+                                     {"qwen2_moe", qwen2_moe},
+                                     {"qwen3_moe", qwen3_moe},
+                                     {"gpt_oss", gpt_oss},
+                                     {NULL, NULL}};

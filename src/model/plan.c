@@ -133,6 +133,7 @@ static void attention(builder *b, const gy_layer *l, const gy_bound_layer *w) {
     op->u.attn.heads = m->heads, op->u.attn.kv_heads = m->kv_heads,
     op->u.attn.kdim = op->u.attn.vdim = m->dim;
     op->u.attn.window = m->window, op->u.attn.scale = m->scale, op->u.attn.cap = m->cap;
+    op->u.attn.sinks = w->sinks;
     need(b, SLOT_MIX, q);
     if (m->out_gate) {
         op = emit(b, GY_OP_GATE, l->i, SLOT_MIX, SLOT_MIX);

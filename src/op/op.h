@@ -56,7 +56,8 @@ extern const char *const gy_op_names[GY_OP_COUNT]; /* "embed" ... */
 typedef enum { GY_NORM_RMS, GY_NORM_RMS_PLUS1, GY_NORM_LAYER } gy_norm_form;
 typedef enum {
     GY_ACT_SILU, GY_ACT_GELU_TANH, GY_ACT_GELU_ERF, GY_ACT_RELU, GY_ACT_RELU2,
-    GY_ACT_QUICK_GELU /* x * sigmoid(1.702 x) */
+    GY_ACT_QUICK_GELU,  /* x * sigmoid(1.702 x) */
+    GY_ACT_CLAMPED_GELU /* quick gelu of min(x, 7); a second factor u counts as clip(u, -7, 7) + 1 */
 } gy_act_form;
 /* SIGMOID_ALL: one gate value for a whole head. */
 typedef enum { GY_GATE_SIGMOID, GY_GATE_NORM_SILU, GY_GATE_SIGMOID_ALL } gy_gate_form;

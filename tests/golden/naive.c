@@ -138,6 +138,10 @@ static void attend(state *s, const gy_op *op, int r, int h, double *score) {
         if (z > max) max = z;
     }
     memset(out, 0, (size_t)vd * sizeof *out);
+    if (op->u.attn.sinks) {
+        max = fmax(max, op->u.attn.sinks[h]);
+        sum = exp(op->u.attn.sinks[h] - max);
+    }
     for (int j = lo; j <= r; j++) sum += score[j] = exp(score[j] - max);
     for (int j = lo; j <= r; j++) {
         const double *v = s->v[op->layer] + ((size_t)j * (size_t)heads + (size_t)kh) * (size_t)vd;
@@ -153,8 +157,13 @@ static double act(double x, int form) {
     case GY_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
     case GY_ACT_RELU: return x > 0 ? x : 0;
     case GY_ACT_RELU2: return x > 0 ? x * x : 0;
+    case GY_ACT_CLAMPED_GELU: return act(fmin(x, 7), GY_ACT_QUICK_GELU);
     default: return x / (1 + exp(-1.702 * x));
     }
+}
+
+static double act_times(double x, double up, int form) {
+    return act(x, form) * (form == GY_ACT_CLAMPED_GELU ? fmax(-7, fmin(up, 7)) + 1 : up);
 }
 
 static void acts(state *s, const gy_op *op) {
@@ -162,8 +171,9 @@ static void acts(state *s, const gy_op *op) {
     for (int r = 0; r < s->n; r++)
         for (int i = 0; i < n; i++) {
             const double *x = row(s, op->in[0], r);
-            row(s, op->out, r)[i] =
-                act(x[i], op->u.act.form) * (op->flags & GY_OPF_GLU ? x[n + i] : 1);
+            row(s, op->out, r)[i] = op->flags & GY_OPF_GLU
+                                        ? act_times(x[i], x[n + i], op->u.act.form)
+                                        : act(x[i], op->u.act.form);
         }
 }
 
@@ -348,7 +358,7 @@ static void experts(state *s, const gy_op *op) {
             double *a = times(op->u.experts.gate + e, row(s, op->in[0], r)),
                    *b = times(op->u.experts.up + e, row(s, op->in[0], r));
             for (int c = 0; c < op->u.experts.width; c++)
-                a[c] = act(a[c], op->u.experts.act) * b[c];
+                a[c] = act_times(a[c], b[c], op->u.experts.act);
             double *d = times(op->u.experts.down + e, a);
             for (int c = 0; c < cols; c++) y[c] += pick[k + i] * d[c];
             free(a), free(b), free(d);

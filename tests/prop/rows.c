@@ -55,7 +55,7 @@ static void call_rope(const gy_isa_rows *f, const input *in, float *y) {
     f->rope(y, in->b, in->c, in->n / 2 * 2, in->pick & 1);
 }
 static void call_act(const gy_isa_rows *f, const input *in, float *y) {
-    f->act(in->x, in->pick & 1 ? in->b : NULL, y, in->n, in->pick / 2 % 6);
+    f->act(in->x, in->pick & 1 ? in->b : NULL, y, in->n, in->pick / 2 % 7);
 }
 static void call_add(const gy_isa_rows *f, const input *in, float *y) {
     f->add(in->x, in->b, y, in->n, in->pick & 1 ? 1 : in->c[0]);

@@ -104,8 +104,35 @@ static void put_fused(writer *w, const gy_bound_moe *moe, int layer) {
     free(v);
 }
 
+/* MXFP4 experts as bytes, rows of a and b (NULL: none) taking turns; their biases likewise. */
+static void put_blocks(writer *w, const gy_weight *a, const gy_weight *b, int layer,
+                       const char *base) {
+    static const char *const parts[2] = {"blocks", "scales"};
+    int rows = a->file.rows * (b ? 2 : 1), cols = a->file.cols;
+    char name[100];
+    gy_buf bytes[2] = {{0}}, bias = {0};
+    for (int e = 0; e < EXPERTS; e++)
+        for (int r = 0; r < rows; r++) {
+            const gy_weight *x = b && r % 2 ? b + e : a + e;
+            int at = b ? r / 2 : r;
+            for (int p = 0; p < 2; p++)
+                gy_buf_add(bytes + p, (char *)x->file.plane[p] + at * x->file.step[p],
+                           (size_t)cols / (p ? 32 : 2));
+            gy_buf_add(&bias, x->bias + at, sizeof *x->bias);
+        }
+    for (int p = 0; p < 2; p++) {
+        snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%s_%s", layer, base, parts[p]);
+        put(w, name, "U8", (int64_t[]){EXPERTS, rows, cols / 32, 16}, p ? 3 : 4, bytes[p].p,
+            bytes[p].n);
+        gy_buf_free(bytes + p);
+    }
+    snprintf(name, sizeof name, "model.layers.%d.mlp.experts.%s_bias", layer, base);
+    put(w, name, "F32", (int64_t[]){EXPERTS, rows}, 2, bias.p, bias.n);
+    gy_buf_free(&bias);
+}
+
 typedef struct {
-    bool each, fused, taps_last, less_one;
+    bool each, fused, blocks, taps_last, less_one;
     int taps_layer; /* the only layer with the taps last; -1: all */
 } spelling;
 
@@ -122,8 +149,8 @@ static void rewrite(const gy_model *m, spelling s) {
     snprintf(layer, sizeof layer, "layers.%d.", s.taps_layer);
     for (int i = 0; i < m->tensors.n; i++) {
         const gy_tensor *t = m->tensors.at + i;
-        bool expert = strstr(t->name, "switch_mlp.") != NULL;
-        if (expert && s.fused) continue;
+        bool expert = strstr(t->name, "switch_mlp.") || strstr(t->name, "mlp.experts.");
+        if (expert && (s.fused || s.blocks)) continue;
         if (expert && s.each)
             put_each(&w, t);
         else if (strstr(t->name, "conv1d") && s.taps_last &&
@@ -135,6 +162,11 @@ static void rewrite(const gy_model *m, spelling s) {
             copy(&w, t);
     }
     for (int i = 0; i < m->desc.n_layers && s.fused; i++) put_fused(&w, &m->bound->layer[i].moe, i);
+    for (int i = 0; i < m->desc.n_layers && s.blocks; i++) {
+        const gy_bound_moe *moe = &m->bound->layer[i].moe;
+        put_blocks(&w, moe->gate, moe->up, i, "gate_up_proj");
+        put_blocks(&w, moe->down, NULL, i, "down_proj");
+    }
     finish(&w);
     snprintf(path, sizeof path, "%s/config.json", m->path);
     assert_ok(gy_file_read(path, 1 << 20, &config, &n, &err), err);
@@ -178,6 +210,7 @@ static void spellings(void **state) {
         {"qwen3_next",
          "fused stacks, taps last, norms less one",
          {.fused = true, .taps_last = true, .less_one = true, .taps_layer = -1}},
+        {"gpt_oss", "blocks with rows taking turns", {.blocks = true, .taps_layer = -1}},
         {"qwen3_5",
          "taps last, norms less one",
          {.taps_last = true, .less_one = true, .taps_layer = -1}},
@@ -307,6 +340,9 @@ static void layer_kinds(void **state) {
         {"{\"model_type\":\"qwen2_moe\"," SIZES "," MOE
          ",\"shared_expert_intermediate_size\":32,\"mlp_only_layers\":[3,1]}",
          "aaaa", "ssss"},
+        {"{\"model_type\":\"gpt_oss\"," SIZES ",\"intermediate_size\":96,"
+         "\"num_key_value_heads\":1}",
+         "aaaa", "eeee"},
         {"{\"model_type\":\"mixtral\"," SIZES ",\"intermediate_size\":96,"
          "\"num_key_value_heads\":1}",
          "aaaa", "eeee"},
