@@ -60,16 +60,11 @@ int64_t gy_engine_step_bytes(int chunk) {
                      sizeof *e->drafts + sizeof *e->span + sizeof *e->seq);
 }
 
-static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
-    gy_kvpair *kv = NULL;
-    gy_rc rc = gy_kv_choose(o->kv, e->model->desc.n_layers, &kv, e->kv_name, err);
-    if (!rc) rc = gy_plan_build_layers(e->model, kv, &e->plan, err);
-    gy_free(kv);
-    if (!rc) {
-        int64_t pages = e->context / GY_PAGE + (e->context % GY_PAGE != 0),
-                positions = pages * GY_PAGE * (o->sequences ? o->sequences : 1);
-        rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
-    }
+/* All but the plan, which is there. */
+static gy_rc build_on_plan(gy_engine *e, const gy_engine_options *o, gy_err *err) {
+    int64_t pages = e->context / GY_PAGE + (e->context % GY_PAGE != 0),
+            positions = pages * GY_PAGE * (o->sequences ? o->sequences : 1);
+    gy_rc rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
     if (!rc) rc = gy_engine_open_prefix(e, o, err);
     if (!rc) rc = take_scratch(e, err);
     if (!rc) {
@@ -77,6 +72,28 @@ static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
         rc = gy_cpu_new(e->plan, e->kv, e->threads, arith, o->isa, e->chunk, &e->be, err);
     }
     return rc;
+}
+
+static gy_rc build(gy_engine *e, const gy_engine_options *o, gy_err *err) {
+    gy_kvpair *kv = NULL;
+    gy_rc rc = gy_kv_choose(o->kv, e->model->desc.n_layers, &kv, e->kv_name, err);
+    if (!rc) rc = gy_plan_build_layers(e->model, kv, &e->plan, err);
+    gy_free(kv);
+    return rc ? rc : build_on_plan(e, o, err);
+}
+
+gy_rc gy_engine_of_plan(gy_plan *plan, const gy_engine_options *o, gy_engine **engine,
+                        gy_err *err) {
+    gy_engine *e = gy_alloc(sizeof *e);
+    if (!e) return gy_plan_free(plan), gy_fail(err, GY_ENOMEM, "engine: out of memory");
+    e->plan = plan, e->arith = o->arith;
+    e->threads = o->threads, e->chunk = o->chunk, e->context = o->context;
+    e->vocab = e->vocab_text = plan->vocab;
+    gy_rc rc = check_options(o, err);
+    if (!rc) rc = build_on_plan(e, o, err);
+    if (rc) return gy_engine_free(e), rc;
+    *engine = e;
+    return GY_OK;
 }
 
 gy_rc gy_engine_read_options(gy_model *model, const gy_engine_options *o, gy_engine *e,

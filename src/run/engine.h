@@ -39,6 +39,9 @@ struct gy_engine {
  * the vocabulary. e refers to the model without a reference of its own. */
 gy_rc gy_engine_read_options(gy_model *model, const gy_engine_options *o, gy_engine *e,
                              gy_err *err);
+/* An engine without a model, on a plan that it takes, even when it fails. threads, chunk, context
+ * and arith of o must be given; its KV codecs are the plan's. */
+gy_rc gy_engine_of_plan(gy_plan *plan, const gy_engine_options *o, gy_engine **engine, gy_err *err);
 int64_t gy_engine_step_bytes(int chunk); /* of the step scratch */
 /* True once per gy_cancel: takes the flag back. */
 bool gy_engine_cancelled(gy_engine *e);

@@ -1,9 +1,5 @@
 #include "prop/kv_rig.h"
 
-#include <sys/stat.h>
-
-#include "cpu/cpu.h"
-
 const char *const rig_layout_names[RIG_LAYOUTS] = {"all",   "window", "both",  "kept",
                                                    "chunk", "donor",  "latent"};
 
@@ -127,17 +123,19 @@ gy_engine *rig_engine(gy_model *m, rig_layout layout, rig_options o, gy_err *why
                             .arith = GY_ARITH_EXACT,
                             .chunk = o.chunk,
                             .isa = o.isa,
-                            .kv = o.kv,
                             .context = RIG_CONTEXT,
                             .sequences = RIG_SEQS};
+    gy_kvpair *kv;
+    gy_plan *plan;
     gy_engine *e;
-    if (gy_engine_new(m, &eo, &e, why)) return NULL;
-    e->be->free(e->be), e->be = NULL;
-    gy_kv_free(e->kv), e->kv = NULL;
-    lay(e->plan, layout);
-    gy_rc rc = gy_kv_new(e->plan->kv, e->plan->n_layers, RIG_CONTEXT * RIG_SEQS, &e->kv, why);
-    if (!rc) rc = gy_cpu_new(e->plan, e->kv, e->threads, GY_BE_EXACT, o.isa, e->chunk, &e->be, why);
-    if (rc) return gy_engine_free(e), NULL;
+    char name[GY_KV_NAME];
+    if (gy_kv_choose(o.kv, LAYERS, &kv, name, why)) return NULL;
+    gy_rc rc = gy_plan_build_layers(m, kv, &plan, why);
+    gy_free(kv);
+    if (rc) return NULL;
+    lay(plan, layout);
+    if (gy_engine_of_plan(plan, &eo, &e, why)) return NULL;
+    e->model = gy_model_ref(m); /* whose weights the plan reads; saved sequences name it */
     return e;
 }
 
