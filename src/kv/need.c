@@ -35,6 +35,8 @@ int64_t gy_kv_need(const gy_kv *kv, int len, int chunk, int sequences) {
         tables += gy_pages_for(len) * (int64_t)sizeof(gy_page *);
     }
     tables += len * (int64_t)sizeof(int32_t);
-    int64_t blocks = GY_STATE_MARKS * (int64_t)sequences + GY_STATE_TARGETS;
+    /* Between steps a sequence holds its marks; a step of all writes one more each, or several for
+     * one that is in its prompt. */
+    int64_t blocks = (GY_STATE_MARKS + 1) * (int64_t)sequences + GY_STATE_TARGETS - 1;
     return bytes + tables * sequences + blocks * gy_state_block_bytes(kv->state);
 }
