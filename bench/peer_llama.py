@@ -11,6 +11,10 @@ import time
 import llama_cpp as L
 
 
+TYPES = {"f32": L.GGML_TYPE_F32, "f16": L.GGML_TYPE_F16, "q8_0": L.GGML_TYPE_Q8_0, "q4_0": L.GGML_TYPE_Q4_0,
+         "q4_1": L.GGML_TYPE_Q4_1, "q5_0": L.GGML_TYPE_Q5_0}
+
+
 def decode(ctx, tokens, pos):
     batch = L.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
@@ -30,6 +34,9 @@ def main():
     a.add_argument("-p", type=int, default=512)
     a.add_argument("-n", type=int, default=128)
     a.add_argument("-d", type=int, default=0)
+    a.add_argument("-r", type=int, default=2, help="runs; the last is reported")
+    a.add_argument("-ctk", default="f16", choices=TYPES)
+    a.add_argument("-ctv", default="f16", choices=TYPES)
     o = a.parse_args()
     quiet = L.llama_log_callback(lambda level, text, data: None)
     L.llama_log_set(quiet, ctypes.c_void_p(0))
@@ -39,6 +46,9 @@ def main():
     params.n_ctx = o.d + o.p + o.n + 64
     params.n_batch = params.n_ubatch = 512
     params.n_threads = params.n_threads_batch = o.t
+    params.type_k, params.type_v = TYPES[o.ctk], TYPES[o.ctv]
+    if o.ctv != "f16":  # quantised values need it
+        params.flash_attn_type = L.LLAMA_FLASH_ATTN_TYPE_ENABLED
     ctx = L.llama_init_from_model(model, params)
     vocab = L.llama_vocab_n_tokens(L.llama_model_get_vocab(model))
     tokens = [(i * 7919 + 13) % vocab for i in range(max(o.p, o.n, o.d) + 1)]
@@ -46,7 +56,7 @@ def main():
     for name, count in (("pp", o.p), ("tg", o.n)):
         if not count:
             continue
-        for measured in (False, True):
+        for _ in range(o.r):
             L.llama_memory_clear(L.llama_get_memory(ctx), True)
             for at in range(0, o.d, 512):
                 decode(ctx, tokens[at:min(at + 512, o.d)], at)

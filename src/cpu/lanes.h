@@ -58,6 +58,14 @@ static inline v8 v8_load_bf16(const void *p) { /* 8 values */
 static inline v8 v8_load_f16(const void *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
+static inline v8 v8_load_u8(const void *p) { /* 8 bytes as floats */
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)));
+}
+static inline v8 v8_load_u4(const void *p) { /* 4 bytes, lowest bits first */
+    __m256i w = _mm256_set1_epi32((int)gy_load_u32(p));
+    w = _mm256_srlv_epi32(w, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
+    return _mm256_cvtepi32_ps(_mm256_and_si256(w, _mm256_set1_epi32(15)));
+}
 static inline v8 v8_max(v8 a, v8 b) {
     return _mm256_max_ps(a, b);
 } /* a > b ? a : b */
@@ -178,6 +186,12 @@ static inline v8 v8_load_bf16(const void *p) {
 }
 static inline v8 v8_load_f16(const void *p) {
     GY_LANES_MAP(gy_f16_f32(gy_load_u16((const char *)p + 2 * i)));
+}
+static inline v8 v8_load_u8(const void *p) {
+    GY_LANES_MAP((float)((const uint8_t *)p)[i]);
+}
+static inline v8 v8_load_u4(const void *p) {
+    GY_LANES_MAP((float)(((const uint8_t *)p)[i / 2] >> (i & 1) * 4 & 15));
 }
 static inline v8 v8_max(v8 a, v8 b) {
     GY_LANES_MAP(a.f[i] > b.f[i] ? a.f[i] : b.f[i]);

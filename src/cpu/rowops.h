@@ -15,8 +15,11 @@
  *
  *     page   of 64: s = scale * dot(q, k) by 16 lanes, then cap * tanh(s / cap), + bias; m = max s;
  *            w = e^(s - m); l = sum of w by 8 lanes (p mod 8);
- *            o = sum of w v, ascending p with fused multiply-add. Where the prefix and [lo, hi) lie
- *            apart in one page they are two pages, the prefix first
+ *            o = sum of w v, ascending p with fused multiply-add. V of affine and turbo codes is
+ *            code x scale (+ bias): o = sum of (w scale) code, + sum of w bias by 8 lanes; but
+ *            values where V is a view of K, and where a turn is taken back row by row.
+ *            Where the prefix and [lo, hi) lie apart in one page they are two pages, the prefix
+ *            first
  *     run    of 4 pages = 256 positions: pages joined in ascending order
  *     query  runs joined in ascending order, then the sink (its logit, 1, 0), then o * (1 / l)
  *     join   of (M, L, O) and (m, l, o): N = max(M, m), a = e^(M - N), b = e^(m - N) gives

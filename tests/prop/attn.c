@@ -344,6 +344,8 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
     /* Turned values are larger by up to the root of their number, and are turned by log2 of it
      * sums. */
     if (gy_codecs[s->v.kind].turn) top *= sqrt(s->vdim), lost += (log2(s->vdim) + 2) * eps;
+    /* Affine values are summed as codes and biases, of which each is at most twice the largest. */
+    if (s->v.kind == GY_CODEC_AFFINE) top *= 3;
     *bound = top * (2 * lost + (64 + 6 * (n / GY_PAGE + 4) + 8) * eps);
     free(w);
 }

@@ -79,6 +79,23 @@ static void store_init(store *s, gy_cparm c, int cols) {
         if (bytes[p]) s->m.plane[p] = s->raw[p] + 1, s->m.step[p] = (ptrdiff_t)bytes[p];
 }
 
+/* Codes or levels, and scales and biases, make up the values. */
+static void check_raw(const gy_rows *m, const float *value, const char *name) {
+    static float raw[MOST], scale[MOST / 32], bias[MOST / 32];
+    bool affine = m->c.kind == GY_CODEC_AFFINE;
+    int group = affine ? m->c.group : GY_TURBO_GROUP;
+    if (!affine && !gy_codecs[m->c.kind].turn) return;
+    kv_raw_rows(m, 0, 1, raw, MOST);
+    kv_reals(m, 1, 0, 1, scale);
+    if (affine) kv_reals(m, 2, 0, 1, bias);
+    for (int i = 0; i < m->cols; i++) {
+        float y = raw[i] * scale[i / group];
+        if (affine) y += bias[i / group];
+        if (memcmp(&y, value + i, sizeof y))
+            fail_msg("%s x %d: parts of value %d", name, m->cols, i);
+    }
+}
+
 static void row_both(gy_cparm c, int cols, const float *x, int *rows) {
     static store a, b;
     static float y[MOST + 1], z[MOST + 1];
@@ -104,6 +121,7 @@ static void row_both(gy_cparm c, int cols, const float *x, int *rows) {
     gy_codecs[c.kind].decode(&a.m, 0, y);
     kv_decode_rows(&a.m, 0, 1, z, MOST);
     if (memcmp(y, z, sizeof *y * (size_t)(cols + 1))) fail_msg("%s x %d: other codes", name, cols);
+    check_raw(&a.m, y, name);
     ++*rows;
 }
 
