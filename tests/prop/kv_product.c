@@ -326,7 +326,8 @@ static bool sees(const gy_op *op, int q, int p) {
 
 /* One query head in double, and in float by the same loops: their gap is the measure of rounding.
  */
-static void attend(oracle *o, const gy_op *op, const float *q, int pos, const float *got) {
+static void attend(oracle *o, const gy_op *op, int head, const float *q, int pos,
+                   const float *got) {
     int kd = op->u.attn.kdim, vd = op->u.attn.vdim;
     double s[T], m = -INFINITY, l = 0;
     float sf[T], mf = -INFINITY, lf = 0;
@@ -337,8 +338,14 @@ static void attend(oracle *o, const gy_op *op, const float *q, int pos, const fl
         for (int i = 0; i < kd; i++)
             a += (double)q[i] * o->k[p * kd + i], b += q[i] * o->k[p * kd + i];
         s[p] = a * op->u.attn.scale, sf[p] = b * op->u.attn.scale;
+        if (op->u.attn.cap != 0) {
+            s[p] = op->u.attn.cap * tanh(s[p] / op->u.attn.cap);
+            sf[p] = op->u.attn.cap * tanhf(sf[p] / op->u.attn.cap);
+        }
         m = fmax(m, s[p]), mf = fmaxf(mf, sf[p]);
     }
+    if (op->u.attn.sinks)
+        l = exp(op->u.attn.sinks[head] - m), lf = expf(op->u.attn.sinks[head] - mf);
     for (int p = 0; p <= pos; p++)
         if (sees(op, pos, p)) l += s[p] = exp(s[p] - m), lf += sf[p] = expf(sf[p] - mf);
     for (int i = 0; i < vd; i++) {
@@ -371,8 +378,8 @@ static void watch(void *arg, int i, const char *name, const float *value, int ro
         decode_rows(o, op->layer, kh, o->pos0 + rows, true, o->v);
         for (int r = 0; r < rows; r += r + 30 < rows ? 29 : 1)
             for (int h = kh * heads; h < (kh + 1) * heads; h++)
-                attend(o, op, o->q + (size_t)r * (size_t)o->cols + h * op->u.attn.kdim, o->pos0 + r,
-                       value + (ptrdiff_t)r * ld + h * op->u.attn.vdim);
+                attend(o, op, h, o->q + (size_t)r * (size_t)o->cols + h * op->u.attn.kdim,
+                       o->pos0 + r, value + (ptrdiff_t)r * ld + h * op->u.attn.vdim);
     }
 }
 

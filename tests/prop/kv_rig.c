@@ -1,7 +1,7 @@
 #include "prop/kv_rig.h"
 
 const char *const rig_layout_names[RIG_LAYOUTS] = {"all",   "window", "both",  "kept",
-                                                   "chunk", "donor",  "latent"};
+                                                   "chunk", "donor",  "sinks", "latent"};
 
 enum { LAYERS = 2, DIM = 128, HEADS = 2, KV_HEADS = 1, WIDTH = 32, INNER = 48, CHUNK = 48 };
 
@@ -68,7 +68,8 @@ static void write_weights(const char *path) {
 
 static void write_config(const char *path, rig_layout layout) {
     static const char *const sees[2] = {"full_attention", "sliding_attention"};
-    bool a = layout == RIG_WINDOW_ || layout == RIG_KEPT_ || layout == RIG_BOTH,
+    bool a = layout == RIG_WINDOW_ || layout == RIG_KEPT_ || layout == RIG_BOTH ||
+             layout == RIG_SINKS,
          b = layout == RIG_WINDOW_ || layout == RIG_KEPT_;
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -105,10 +106,13 @@ static void drop_op(gy_plan *p, int i) {
 
 /* What no config says. */
 static void lay(gy_plan *p, rig_layout layout) {
+    static const float sinks[HEADS] = {0.7f, -1.2f};
     for (int i = 0; i < p->n_ops; i++) {
         gy_op *op = p->op + i;
         if (op->kind == GY_OP_ATTN && layout == RIG_KEPT_) op->u.attn.kept = RIG_KEPT;
         if (op->kind == GY_OP_ATTN && layout == RIG_CHUNK) op->u.attn.chunk = CHUNK;
+        if (op->kind == GY_OP_ATTN && layout == RIG_SINKS)
+            op->u.attn.sinks = sinks, op->u.attn.cap = 5;
         if (op->kind == GY_OP_KVPUT && layout == RIG_DONOR && op->layer == 1) drop_op(p, i--);
     }
     for (int i = 0; i < p->n_layers; i++) {

@@ -18,6 +18,7 @@ typedef enum {
     RIG_KEPT_,   /* windows with a kept prefix */
     RIG_CHUNK,   /* all is kept, chunks of 48 are seen */
     RIG_DONOR,   /* the second layer reads the first one's rows */
+    RIG_SINKS,   /* windows, a sink per head and capped scores */
     RIG_LATENT,  /* V is a view of K */
     RIG_LAYOUTS
 } rig_layout;
