@@ -1,7 +1,7 @@
 /* One prompt, one answer, however its positions came to be there (shared/cases/kv/e2e.json, a model
  * with windows of 8): in one step, in chunks, beside other sequences in any order, a second time,
- * from a forked or cut back prefix. With f32 KV the answer is the reference's; with f16 it is the
- * same one for every way. */
+ * from a forked or cut back prefix, from a file. With f32 KV the answer is the reference's; with
+ * f16 it is the same one for every way. */
 #include "base/fmap.h"
 #include "base/json.h"
 #include "testlib.h"
@@ -182,6 +182,22 @@ static void every_way(gy_model *m, const char *kv, bool set) {
         assert_ok(gy_seq_trim(e, s, items[i].n - 1, &err), err);
         answer("twice, the first", e, s, items + i, items[i].n - 1, vocab, false);
         gy_seq_free(e, s);
+    }
+    for (int i = 0; i < n_items; i++) { /* saved and restored, all but the last position */
+        char file[] = "/tmp/gyre-ways-XXXXXX";
+        int fd = mkstemp(file);
+        gy_seq *s = new_seq(e), *again;
+        gy_err err = {0};
+        gy_feed feed = {
+            .seq = s, .ids = items[i].prompt, .n = items[i].n - 1, .first_out = items[i].n - 1};
+        assert_true(fd >= 0);
+        assert_ok(gy_step(e, &feed, 1, NULL, &err), err);
+        assert_ok(gy_seq_save(e, s, file, &err), err);
+        gy_seq_free(e, s);
+        assert_ok(gy_seq_load(e, file, &again, &err), err);
+        answer("saved and restored", e, again, items + i, items[i].n - 1, vocab, false);
+        gy_seq_free(e, again);
+        close(fd), unlink(file);
     }
     together("one batch", e, vocab, false, false);
     together("one batch, backwards, some ending early", e, vocab, true, true);
