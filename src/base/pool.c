@@ -72,7 +72,9 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Spins while *word is value. True if it changed in time. */
+/* Spins while *word is value. True if it changed in time. On a busy machine the thread that is
+ * waited for may be queued on this very core, so after the first microsecond each round offers it.
+ */
 static bool spin_while(_Atomic uint32_t *word, uint32_t value, long spin_ns) {
     int64_t end = 0;
     for (;;) {
@@ -85,6 +87,8 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t value, long spin_ns) {
             end = now + spin_ns;
         else if (now >= end)
             return false;
+        else
+            sched_yield();
     }
 }
 
