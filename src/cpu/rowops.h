@@ -55,6 +55,10 @@ static inline gy_attn_sight gy_attn_see(gy_attn_mask m, int pos, const gy_reach 
         if (also->lo < s.lo) s.lo = also->lo;
         if (also->hi > s.hi) s.hi = also->hi;
     }
+    if (also && also->end) {
+        if (also->end < s.hi) s.hi = also->end;
+        if (s.kept > s.hi) s.kept = s.hi;
+    }
     if (s.kept >= s.lo) s.lo = s.kept ? 0 : s.lo, s.kept = 0;
     return s;
 }

@@ -135,6 +135,7 @@ typedef struct {
 
 typedef struct {
     int lo, hi;
+    int end;
 } gy_reach;
 
 typedef struct gy_batch {
@@ -146,7 +147,9 @@ typedef struct gy_batch {
     float *logits;                 /* [outs, vocab] */
     /* [rows] or NULL: positions [lo, hi) that a row sees besides what its layers' masks let it see,
      * of its image or other span seen both ways: lo <= pos < hi within the row's span of the batch
-     * or before it. lo = hi: none. */
+     * or before it; lo = hi: none. end > 0: the row sees no position from end on, of at least one
+     * that it does see. A batch of a plan without KVPUT asks so of what others have written: the
+     * query of a drafter, or a view of an earlier length. */
     const gy_reach *also;
     /* [rows] or NULL: f32 for every position that the row sees, added to its scores; or NULL. */
     const float *const *bias;

@@ -163,7 +163,7 @@ static void step(live *l, const int *n, bool keep) {
             pos[b.rows] = pos0 + t, of[b.rows] = b.spans;
             if (image)
                 also[b.rows] =
-                    (gy_reach){image[0], image[1] < pos0 + n[i] ? image[1] : pos0 + n[i]};
+                    (gy_reach){image[0], image[1] < pos0 + n[i] ? image[1] : pos0 + n[i], 0};
             if (b.bias) bias[b.rows] = r->bias[i] + (size_t)(pos0 + t) * (size_t)r->len[i];
             memcpy(in + (size_t)b.rows * (size_t)ld,
                    r->x[i] + (size_t)(pos0 + t) * (size_t)r->cols[0],
