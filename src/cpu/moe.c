@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 
-enum { ROW_BLOCK = 128, COL_BLOCK = 64, CODE_ROWS = 4 };
+enum { ROW_BLOCK = 128, COL_BLOCK = 64, CODE_ROWS = 4, SMALL_WORK = 1 << 15 };
 
 struct gy_cpu_moe {
     int *first;   /* [experts + 1] first pair of an expert */
@@ -287,7 +287,11 @@ static void code_rows(const job *j, const float *x, ptrdiff_t ldx, int rows, int
     size_t bytes = gy_linear_coded(1, cols);
     for (int r = 0; r < rows; r++)
         m->coded[r] = gy_linear_xrow((char *)m->coded_mem + (size_t)r * bytes, cols);
-    gy_pool_run(j->cpu->pool, blocks(rows, CODE_ROWS), code_item, &c);
+    int items = blocks(rows, CODE_ROWS);
+    if (rows * (int64_t)cols >= SMALL_WORK)
+        gy_pool_run(j->cpu->pool, items, code_item, &c);
+    else /* sooner done than a worker is awake */
+        for (int i = 0; i < items; i++) code_item(&c, i, 0);
 }
 
 static void act_range(void *arg, int p0, int p1, int worker) {

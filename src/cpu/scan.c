@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/dmath.h"
 #include "cpu/cpu.h"
 
 typedef struct {
@@ -57,8 +56,7 @@ static void conv_range(void *arg, int i0, int i1, int worker) {
 
 /* ---- SCAN ---- */
 
-/* Unit keys and queries, and what the gates mean, in place: beta = sigmoid(b) and decay = e^-(rate
- * log(1 + e^(a + dt_bias))), in double, rounded once. */
+/* Unit keys and queries, and what the gates mean, in place. */
 static void scan_prepare(void *arg, int r0, int r1, int worker) {
     (void)worker;
     const job *j = arg;
@@ -69,12 +67,7 @@ static void scan_prepare(void *arg, int r0, int r1, int worker) {
         float *q = row_at(j->cpu, op->in[0], r), *g = row_at(j->cpu, op->in[1], r);
         for (int h = 0; h < 2 * kh; h++)
             j->cpu->isa->scan.unit(q + h * kd, kd, 1e-6f, h < kh ? readout : 1);
-        for (int h = 0; h < vh; h++) {
-            double x = (double)g[vh + h] + op->u.scan.dt_bias[h];
-            double plus = x > 40 ? x : gy_dlog(1 + gy_dexp(x));
-            g[h] = (float)(1 / (1 + gy_dexp(-(double)g[h])));
-            g[vh + h] = (float)gy_dexp(-(double)op->u.scan.rate[h] * plus);
-        }
+        j->cpu->isa->scan.gates(g, g + vh, op->u.scan.dt_bias, op->u.scan.rate, vh);
     }
 }
 
@@ -161,7 +154,7 @@ void gy_cpu_scan_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch) {
         break;
     case GY_OP_SCAN:
         gy_cpu_ranges(cpu, batch->rows,
-                      2 * (int64_t)op->u.scan.k_heads * op->u.scan.kdim + 1024 * (int64_t)heads,
+                      2 * (int64_t)op->u.scan.k_heads * op->u.scan.kdim + 64 * (int64_t)heads,
                       scan_prepare, &j);
         gy_cpu_ranges(cpu, batch->spans * heads, (int64_t)mean * op->u.scan.kdim * op->u.scan.vdim,
                       scan_range, &j);

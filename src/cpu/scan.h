@@ -2,6 +2,8 @@
  *
  *     conv   y[t] = silu(fma chain over the taps, oldest first, of w[j] x[t - taps + 1 + j])
  *     unit   y = x * (scale * (1 / sqrt(ss + eps)))            ss by the 16 lanes of cpu.h
+ *     gates  beta = 1 / (1 + e^-b);  decay = e^-(rate * softplus(a + dt_bias)), where softplus(x) =
+ *            max(x, 0) + ln(1 + u), u = e^-|x|, by 2 atanh(u / (2 + u)) as a series of nine terms
  *     scan   for each value row S of a head's matrix, token by token (kv.md 4.7):
  *            S = decay S; m = dot(S, k); d = beta (v - m); S = fma(d, k, S); out = dot(S, q)
  *            dots by 16 lanes
@@ -42,6 +44,8 @@ typedef struct { /* one value head of one span's rows */
 typedef struct {
     void (*conv)(const gy_conv *c);
     void (*unit)(float *x, int n, float eps, float scale);
+    /* In place: b to beta, a to decay; [n] each. */
+    void (*gates)(float *b, float *a, const float *dt_bias, const float *rate, int n);
     void (*scan)(const gy_scan *s);
     /* w: [n], norm_silu only; y may be x. */
     void (*gate)(const float *x, const float *g, const float *w, float *y, int n, float eps,

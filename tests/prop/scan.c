@@ -136,6 +136,33 @@ static void test_scan(void **state) {
     }
 }
 
+/* Over all sizes of b and a, against double. */
+static void test_gates(void **state) {
+    (void)state;
+    static float b[2001], a[2001], dt[2001], rate[2001], got[2][2][2001];
+    double off[2] = {0};
+    for (int i = 0; i <= 2000; i++) {
+        a[i] = b[i] = (float)(i - 1000) / 10, dt[i] = (float)(i % 7) / 4 - 1;
+        rate[i] = 0.001f + (float)(i % 13);
+    }
+    b[0] = a[0] = -INFINITY, b[1] = a[1] = INFINITY, b[2] = a[2] = NAN;
+    for (int k = 0; k < SETS; k++) {
+        memcpy(got[k][0], b, sizeof b), memcpy(got[k][1], a, sizeof a);
+        sets[k]->scan.gates(got[k][0], got[k][1], dt, rate, 2001);
+        equal("beta", sets[k]->name, got[0][0], got[k][0], 2001);
+        equal("decay", sets[k]->name, got[0][1], got[k][1], 2001);
+    }
+    assert_true(got[0][0][0] == 0 && got[0][1][0] == 1 && got[0][0][1] == 1 && got[0][1][1] == 0);
+    assert_true(isnan(got[0][0][2]) && isnan(got[0][1][2]));
+    for (int i = 3; i <= 2000; i++) {
+        double x = (double)(a[i] + dt[i]), plus = x > 40 ? x : log1p(exp(x));
+        off[0] = fmax(off[0], fabs(got[0][0][i] - 1 / (1 + exp(-(double)b[i]))));
+        off[1] = fmax(off[1], fabs(got[0][1][i] - exp(-rate[i] * plus)));
+    }
+    printf("gates: beta off by %.2g, decay by %.2g\n", off[0], off[1]);
+    assert_true(off[0] < 0x1p-22 && off[1] < 0x1p-21); /* a few units of the last place of 1 */
+}
+
 static void test_unit_gate(void **state) {
     (void)state;
     static float x[300], g[300], w[300], want[300], got[300];
@@ -184,7 +211,7 @@ static double farther(double worst, double got, double want) {
     return fmax(worst, isnan(got) ? INFINITY : fabs(got - want));
 }
 
-/* One batch entry of a case through unit and scan; the gates as the operator makes them. */
+/* One batch entry of a case through unit, gates and scan. */
 static void vector_case(const gy_isa_table *set, const vectors *v, const gy_json *c, int b,
                         double *off_y, double *off_s) {
     int n, T = (int)gy_json_i(c, "T", 0), hk = (int)gy_json_i(c, "Hk", 0),
@@ -205,12 +232,12 @@ static void vector_case(const gy_isa_table *set, const vectors *v, const gy_json
         set->scan.unit(q + i * kd, kd, 1e-6f, (float)(1 / sqrt(kd)));
         set->scan.unit(k + i * kd, kd, 1e-6f, 1);
     }
-    for (int i = 0; i < T * hv; i++) {
-        int h = i % hv, at = b * T * hv + i;
-        gate[i] = (float)(1 / (1 + exp(-(double)beta_in[at])));
-        gate[T * hv + i] =
-            (float)exp(-(double)(float)exp(log_rate[h]) * log1p(exp((double)a[at] + dt[h])));
-    }
+    float rate[64];
+    assert_true(hv <= 64);
+    for (int h = 0; h < hv; h++) rate[h] = (float)exp(log_rate[h]);
+    memcpy(gate, beta_in + b * T * hv, (size_t)(T * hv) * sizeof *gate);
+    memcpy(gate + T * hv, a + b * T * hv, (size_t)(T * hv) * sizeof *gate);
+    for (int t = 0; t < T; t++) set->scan.gates(gate + t * hv, gate + (T + t) * hv, dt, rate, hv);
     for (int h = 0; h < hv; h++) {
         gy_scan s = {.rows = T, .kdim = kd, .vdim = vd, .ldg = hv, .ldo = hv * vd, .to = to};
         /* q and k of the key head, and v, have one row step in the kernel: here each its own. */
@@ -395,8 +422,9 @@ static void test_backend(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),        cmocka_unit_test(test_scan),
-        cmocka_unit_test(test_unit_gate),   cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_vector_conv), cmocka_unit_test(test_backend)};
+        cmocka_unit_test(test_conv),    cmocka_unit_test(test_scan),
+        cmocka_unit_test(test_gates),   cmocka_unit_test(test_unit_gate),
+        cmocka_unit_test(test_vectors), cmocka_unit_test(test_vector_conv),
+        cmocka_unit_test(test_backend)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
