@@ -61,6 +61,15 @@ static inline v8 v8_load_f16(const void *p) {
 static inline v8 v8_load_u8(const void *p) { /* 8 bytes as floats */
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)));
 }
+static inline v8 v8_load_s8(const void *p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
+}
+/* Entries of a table by eight codes of 3 bits; reads a fourth byte. */
+static inline v8 v8_load_u3(const void *p, const float *table) {
+    __m256i w = _mm256_set1_epi32((int)gy_load_u32(p));
+    w = _mm256_srlv_epi32(w, _mm256_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21));
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), w);
+}
 static inline v8 v8_load_u4(const void *p) { /* 4 bytes, lowest bits first */
     __m256i w = _mm256_set1_epi32((int)gy_load_u32(p));
     w = _mm256_srlv_epi32(w, _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28));
@@ -189,6 +198,12 @@ static inline v8 v8_load_f16(const void *p) {
 }
 static inline v8 v8_load_u8(const void *p) {
     GY_LANES_MAP((float)((const uint8_t *)p)[i]);
+}
+static inline v8 v8_load_s8(const void *p) {
+    GY_LANES_MAP((float)((const int8_t *)p)[i]);
+}
+static inline v8 v8_load_u3(const void *p, const float *table) {
+    GY_LANES_MAP(table[gy_load_u32(p) >> 3 * i & 7]);
 }
 static inline v8 v8_load_u4(const void *p) {
     GY_LANES_MAP((float)(((const uint8_t *)p)[i / 2] >> (i & 1) * 4 & 15));
