@@ -1,5 +1,6 @@
 /* model/info - what a model is, for programs: gy_model_get_info and the JSON of gy_model_inspect.
  */
+#include <math.h>
 #include <stdio.h>
 
 #include "codec/kvname.h"
@@ -147,6 +148,24 @@ static void put_kv(gy_buf *b, const gy_desc *d) {
     gy_buf_printf(b, "},\"state_bytes\":%lld", (long long)cost.state);
 }
 
+/* The largest root mean square of a layer's key biases: what makes coded keys worse
+ * (docs/pitfalls.md). Said only where there are any. */
+static void put_key_bias(gy_buf *b, const gy_model *m) {
+    double most = 0;
+    for (int l = 0; m->bound && l < m->desc.n_layers; l++) {
+        const gy_bound_layer *w = m->bound->layer + l;
+        const gy_mix *mix = &m->desc.layer[l].mix;
+        const gy_weight *k = w->k ? w->k : w->qkv;
+        if (!k || !k->bias) continue;
+        int first = w->k ? 0 : mix->heads * mix->dim, n = mix->kv_heads * mix->dim;
+        double sum = 0;
+        for (int i = first; i < first + n && i < k->file.rows; i++)
+            sum += (double)k->bias[i] * k->bias[i];
+        if (n && sum / n > most) most = sum / n;
+    }
+    if (most > 0) gy_buf_printf(b, ",\"key_bias_rms\":%.3g", sqrt(most));
+}
+
 static void put_template(gy_buf *b, const gy_model *m) {
     const gy_gguf_kv *kv = m->is_gguf ? gy_gguf_get(&m->gguf, "tokenizer.chat_template") : NULL;
     gy_buf_puts(b, ",\"chat_template\":");
@@ -191,6 +210,7 @@ gy_rc gy_model_inspect(const gy_model *m, char **json, gy_err *err) {
     put_tensors(&b, gy_model_tensors(m));
     put_weights(&b, m);
     put_kv(&b, &m->desc);
+    put_key_bias(&b, m);
     gy_buf_c(&b, '}');
     char *text = gy_buf_take(&b, NULL);
     gy_buf_free(&b);
