@@ -75,6 +75,8 @@ static void cpu_run(gy_be *be, const gy_op *op, const gy_batch *batch) {
         gy_cpu_attn(cpu, op, batch);
     else if (op->kind == GY_OP_ROUTE || op->kind == GY_OP_EXPERTS)
         gy_cpu_moe_op(cpu, op, batch);
+    else if (op->kind == GY_OP_HEADS)
+        gy_cpu_heads_op(cpu, op, batch);
     else if (recurrent(op->kind))
         gy_cpu_scan_op(cpu, op, batch);
     else
@@ -158,6 +160,8 @@ static int widest(const gy_plan *plan, bool norms) {
         bool product = op->kind == GY_OP_LINEAR || op->kind == GY_OP_LOGITS;
         if ((norms ? norm : product) && op->w[0] && op->w[0]->file.cols > cols)
             cols = op->w[0]->file.cols;
+        if (!norms && op->kind == GY_OP_HEADS && op->u.heads.w->file.cols > cols)
+            cols = op->u.heads.w->file.cols;
     }
     int experts = norms ? 0 : gy_cpu_moe_cols(plan);
     return experts > cols ? experts : cols;
@@ -228,8 +232,8 @@ static gy_rc check_plan(const gy_plan *plan, gy_err *err) {
             plan->op[i].u.attn.kept >= plan->op[i].u.attn.window)
             return gy_fail(err, GY_EFORMAT, "op %d: %d kept positions in a window of %d", i,
                            plan->op[i].u.attn.kept, plan->op[i].u.attn.window);
-        bool row =
-            kind <= GY_OP_EXPERTS || kind == GY_OP_PICK || kind == GY_OP_LOGITS || recurrent(kind);
+        bool row = kind <= GY_OP_EXPERTS || kind == GY_OP_PICK || kind == GY_OP_LOGITS ||
+                   kind == GY_OP_HEADS || recurrent(kind);
         if (!row)
             return gy_fail(err, GY_EUNSUPPORTED, "op %d: the CPU backend has no %s", i,
                            kind < GY_OP_COUNT ? gy_op_names[kind] : "?");

@@ -77,6 +77,8 @@ void gy_cpu_moe_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
 gy_rc gy_cpu_moe_new(const gy_plan *plan, int rows, struct gy_cpu_moe **moe, gy_err *err);
 void gy_cpu_moe_free(struct gy_cpu_moe *moe);
 int gy_cpu_moe_cols(const gy_plan *plan); /* the widest row of any expert's product */
+/* heads.c: HEADS. */
+void gy_cpu_heads_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
 /* scan.c: CONV, SCAN, GATE, REGROUP. */
 void gy_cpu_scan_op(gy_cpu *cpu, const gy_op *op, const gy_batch *batch);
 /* rows.c: the other operators but LINEAR, LOGITS and ATTN. */

@@ -316,6 +316,7 @@ static gy_rc bind_layer(gy_binder *b, const gy_layer *l, gy_bound_layer *o) {
     int w = d->width, q = m->heads * m->dim, kv = m->kv_heads * m->dim, n = f->width;
     bool nb = d->norm_bias, qb = m->qkv_bias;
     gy_rc rc = m->kind == GY_MIX_DELTA ? gy_bind_delta(b, l, &o->delta) : GY_OK;
+    if (!rc && m->kind == GY_MIX_LATENT) rc = gy_bind_latent(b, l, &o->latent);
     if (!rc && m->sinks) rc = gy_bind_values(b, l, m->sinks, m->heads, &o->sinks);
     if (!rc && f->moe.router) rc = gy_bind_moe(b, l, &o->moe);
     if (rc) return rc;
@@ -421,7 +422,11 @@ gy_rc gy_bind(gy_model *m, gy_err *err) {
     size_t layers = (size_t)m->desc.n_layers;
     m->bound = gy_arena_alloc(&m->arena, sizeof *m->bound);
     size_t experts = 0;
-    for (size_t i = 0; i < layers; i++) experts += 3 * (size_t)m->desc.layer[i].ffn.moe.experts;
+    for (size_t i = 0; i < layers; i++) {
+        const gy_layer *l = m->desc.layer + i;
+        experts += 3 * (size_t)l->ffn.moe.experts;
+        if (l->mix.kind == GY_MIX_LATENT) experts += 2 * (size_t)l->mix.heads;
+    }
     m->weight =
         gy_arena_alloc(&m->arena, (layers * (GY_BOUND_ROLES + 2) + experts + GY_BOUND_OUTSIDE) *
                                       sizeof *m->weight);

@@ -19,6 +19,11 @@ typedef struct { /* NULL where the files spell it otherwise */
 } gy_bound_delta;
 
 typedef struct {
+    gy_weight *q_a, *q_a_norm, *q_b, *q, *kv_a, *kv_a_norm, *o;
+    gy_weight *embed, *unembed; /* [heads], views of stacks */
+} gy_bound_latent;
+
+typedef struct {
     gy_weight *router, *shared_gate; /* shared_gate NULL: none */
     gy_weight *gate, *up, *down;     /* [experts], views of the files' stacks */
     const float *choice_bias;        /* [experts] or NULL */
@@ -27,6 +32,7 @@ typedef struct {
 typedef struct { /* NULL where the layer has no such role */
     gy_weight *pre_a, *post_a, *pre_f, *post_f, *q_norm, *k_norm; /* norms: one row of f32 */
     gy_weight *q, *k, *v, *qkv, *o, *gate, *up, *down, *gate_up;
+    gy_bound_latent latent;
     gy_bound_delta delta; /* of a delta mixer */
     const float *sinks;   /* [heads] or NULL */
     gy_bound_moe moe;     /* of a feed-forward with experts */

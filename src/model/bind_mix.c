@@ -236,6 +236,39 @@ static gy_rc bind_all_blocks(gy_binder *b, const gy_layer *l, gy_bound_moe *o) {
     return GY_OK;
 }
 
+gy_rc gy_bind_latent(gy_binder *b, const gy_layer *l, gy_bound_latent *o) {
+    const gy_latent *m = &l->mix.latent;
+    int w = b->m->desc.width, heads = l->mix.heads, q = heads * (m->plain + m->turned);
+    bool lora = m->q_rank > 0, bias = m->bias;
+    const gy_bind_part parts[] = {
+        {lora ? m->q_a : NULL, m->q_rank, w, 0, bias, &o->q_a},
+        {lora ? m->q_a_norm : NULL, 0, m->q_rank, 0, false, &o->q_a_norm},
+        {lora ? m->q_b : NULL, q, m->q_rank, 0, false, &o->q_b},
+        {lora ? NULL : m->q, q, w, 0, false, &o->q},
+        {m->kv_a, m->rank + m->turned, w, 0, bias, &o->kv_a},
+        {m->kv_a_norm, 0, m->rank, 0, false, &o->kv_a_norm},
+        {m->o, w, heads * m->vdim, 0, bias, &o->o},
+    };
+    const struct {
+        const char *name;
+        int rows, cols;
+        gy_weight **out;
+    } stacks[] = {{m->embed, m->rank, m->plain, &o->embed},
+                  {m->unembed, m->vdim, m->rank, &o->unembed}};
+    gy_rc rc = gy_bind_parts(b, l, parts, sizeof parts / sizeof *parts);
+    b->experts = heads;
+    for (int i = 0; !rc && i < 2; i++) {
+        char module[224];
+        gy_weight *out[2] = {NULL};
+        snprintf(module, sizeof module, "%s%s%s", b->root.body, l->prefix, stacks[i].name);
+        const gy_tensor *t = gy_bind_take(b, module, "weight");
+        if (!t) return gy_bind_missing(b, module, "weight");
+        rc = bind_stack(b, module, t, 1, stacks[i].rows, stacks[i].cols, false, out);
+        *stacks[i].out = out[0];
+    }
+    return rc;
+}
+
 gy_rc gy_bind_moe(gy_binder *b, const gy_layer *l, gy_bound_moe *o) {
     const gy_moe *m = &l->ffn.moe;
     int w = b->m->desc.width;

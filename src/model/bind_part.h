@@ -47,6 +47,7 @@ gy_rc gy_bind_parts(gy_binder *b, const gy_layer *l, const gy_bind_part *parts, 
 /* bind_mix.c: what only some layers have. A tensor by its whole name inside the layer, n values. */
 gy_rc gy_bind_values(gy_binder *b, const gy_layer *l, const char *name, int n, const float **out);
 gy_rc gy_bind_delta(gy_binder *b, const gy_layer *l, gy_bound_delta *o);
+gy_rc gy_bind_latent(gy_binder *b, const gy_layer *l, gy_bound_latent *o);
 gy_rc gy_bind_moe(gy_binder *b, const gy_layer *l, gy_bound_moe *o);
 /* What the spelling of the convolutions says about the norms; after the last layer. */
 void gy_bind_norms_by_taps(gy_binder *b);

@@ -306,7 +306,8 @@ gy_rc gy_desc_base(const gy_json *config, const gy_desc_absent *absent, gy_desc 
     return rc;
 }
 
-static const gy_family *const families[] = {gy_families, gy_families_moe, gy_families_mix};
+static const gy_family *const families[] = {gy_families, gy_families_moe, gy_families_mix,
+                                            gy_families_mla};
 enum { FAMILY_LISTS = sizeof families / sizeof *families };
 
 static gy_rc unknown(const gy_json *type, gy_err *err) {

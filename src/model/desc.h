@@ -37,12 +37,23 @@ typedef struct {
     const char *rate, *dt_bias; /* whole tensor names: log of the decay's rate; its bias */
 } gy_delta;
 
-typedef enum { GY_MIX_ATTN, GY_MIX_DELTA } gy_mix_kind;
+/* Attention over latents: a row stores one vector of rank values and `turned` rotated ones. Heads
+ * of queries, plain | turned, are taken into the latent space, and results out of it. */
+typedef struct {
+    int q_rank, rank, plain, turned, vdim; /* q_rank 0: queries straight from q */
+    const char *q, *q_a, *q_a_norm, *q_b, *kv_a, *kv_a_norm, *o;
+    bool bias;                   /* promised: of q_a, kv_a and o */
+    const char *embed, *unembed; /* stacks [heads, rank, plain] and [heads, vdim, rank] */
+    float eps;                   /* of these norms */
+} gy_latent;
+
+typedef enum { GY_MIX_ATTN, GY_MIX_DELTA, GY_MIX_LATENT } gy_mix_kind;
 
 typedef struct {
     uint8_t kind;  /* gy_mix_kind; of DELTA only `delta` is meant */
     bool out_gate; /* q has rows q | gate for each head; attention's result is gated by sigmoid */
     gy_delta delta;
+    gy_latent latent;                 /* of LATENT, with heads, scale and rope */
     int heads, kv_heads, dim, window; /* window 0: all */
     const char *q, *k, *v, *qkv, *o;  /* qkv: fused rows q | k | v, instead of q, k, v */
     const char *q_norm, *k_norm;
@@ -129,8 +140,8 @@ typedef struct {
     const char *type; /* model_type */
     gy_rc (*describe)(const gy_json *config, gy_desc *d, gy_err *err);
 } gy_family;
-extern const gy_family gy_families[], gy_families_moe[],
-    gy_families_mix[]; /* each ends with type NULL */
+extern const gy_family gy_families[], gy_families_moe[], gy_families_mix[],
+    gy_families_mla[]; /* each ends with type NULL */
 
 /* Picks the family by model_type. On failure d is empty. */
 gy_rc gy_describe(const gy_json *config, gy_desc *d, gy_err *err);

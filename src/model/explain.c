@@ -128,6 +128,13 @@ static void params(out *o, const gy_op *op) {
         put_text(o, "up", op->u.experts.up->name);
         put_text(o, "down", op->u.experts.down->name);
         break;
+    case GY_OP_HEADS:
+        put_int(o, "heads", op->u.heads.heads);
+        put_int(o, "rows", op->u.heads.w->file.rows);
+        put_int(o, "cols", op->u.heads.w->file.cols);
+        put_int(o, "copied", op->u.heads.copied);
+        put_text(o, "w", op->u.heads.w->name);
+        break;
     case GY_OP_REGROUP:
         put_int(o, "groups", op->u.regroup.groups);
         put_int(o, "parts", op->u.regroup.n);

@@ -82,12 +82,12 @@ static void headnorm(builder *b, const gy_layer *l, gy_weight *w, int col, int c
     op->u.headnorm.heads = cols / w->file.cols;
 }
 
-static void rope(builder *b, const gy_layer *l) {
+/* Turns the leading part of heads that lie dim apart. */
+static void rope(builder *b, const gy_layer *l, int slot, int col, int heads, int dim) {
     const gy_rope *r = &l->mix.rope;
     if (!r->rot) return;
-    gy_op *op = emit(b, GY_OP_ROPE, l->i, SLOT_QKV, SLOT_QKV);
-    op->u.rope.col = 0, op->u.rope.dim = l->mix.dim;
-    op->u.rope.heads = l->mix.heads + l->mix.kv_heads; /* q and k lie side by side */
+    gy_op *op = emit(b, GY_OP_ROPE, l->i, slot, slot);
+    op->u.rope.col = col, op->u.rope.dim = dim, op->u.rope.heads = heads;
     op->u.rope.rot = r->rot, op->u.rope.pairs = r->pairs, op->u.rope.mscale = r->mscale;
     op->u.rope.inv_freq = r->inv_freq;
     op->u.rope.dyn_max = r->dyn_max, op->u.rope.dyn_base = r->dyn_base,
@@ -126,7 +126,7 @@ static void attention(builder *b, const gy_layer *l, const gy_bound_layer *w) {
     }
     headnorm(b, l, w->q_norm, 0, q);
     headnorm(b, l, w->k_norm, q, kv);
-    rope(b, l);
+    rope(b, l, SLOT_QKV, 0, m->heads + m->kv_heads, m->dim); /* q and k lie side by side */
     gy_op *op = emit(b, GY_OP_KVPUT, l->i, SLOT_QKV, -1);
     op->u.kvput.kcol = q, op->u.kvput.vcol = q + kv;
     op = emit(b, GY_OP_ATTN, l->i, SLOT_QKV, SLOT_MIX);
@@ -186,6 +186,46 @@ static void delta(builder *b, const gy_layer *l, const gy_bound_layer *bound) {
     op->u.gate.heads = d->v_heads, op->u.gate.dim = d->vdim, op->u.gate.col = channels;
     op->u.gate.eps = b->m->desc.eps;
     linear(b, l->i, out, SLOT_MIX, SLOT_T);
+    residual(b, l, bound->post_a);
+}
+
+static void latent_norm(builder *b, const gy_layer *l, gy_weight *w, int col) {
+    gy_op *op = emit(b, GY_OP_HEADNORM, l->i, SLOT_RAW, SLOT_RAW);
+    op->w[0] = w, op->u.headnorm.eps = l->mix.latent.eps, op->u.headnorm.form = GY_NORM_RMS;
+    op->u.headnorm.col = col, op->u.headnorm.heads = 1, op->u.headnorm.dim = w->file.cols;
+}
+
+static void heads(builder *b, const gy_layer *l, const gy_weight *w, int in, int step, int out,
+                  int to_step, int copied) {
+    gy_op *op = emit(b, GY_OP_HEADS, l->i, in, out);
+    op->u.heads.heads = l->mix.heads, op->u.heads.w = w;
+    op->u.heads.step = step, op->u.heads.to_step = to_step, op->u.heads.copied = copied;
+    need(b, out, l->mix.heads * to_step);
+}
+
+/* Queries go to the latent space of the keys, so that one stored row serves all heads whatever the
+ * number of queries. SLOT_RAW holds [query latent | key latent | turned key]. */
+static void latent(builder *b, const gy_layer *l, const gy_bound_layer *bound) {
+    const gy_latent *m = &l->mix.latent;
+    const gy_bound_latent *w = &bound->latent;
+    int in = norm(b, l->i, bound->pre_a, SLOT_X, SLOT_H), key = m->rank + m->turned;
+    gy_weight *const low[3] = {w->q_a, w->kv_a}, *const q[3] = {w->q_b ? w->q_b : w->q},
+                     *const out[3] = {w->o};
+    linear(b, l->i, low, in, SLOT_RAW);
+    if (w->q_a) latent_norm(b, l, w->q_a_norm, 0);
+    latent_norm(b, l, w->kv_a_norm, m->q_rank);
+    linear(b, l->i, q, w->q_b ? SLOT_RAW : in, SLOT_DELTA);
+    heads(b, l, w->embed, SLOT_DELTA, m->plain + m->turned, SLOT_QKV, key, m->turned);
+    rope(b, l, SLOT_QKV, m->rank, l->mix.heads, key);
+    rope(b, l, SLOT_RAW, m->q_rank + m->rank, 1, key);
+    gy_op *op = emit(b, GY_OP_KVPUT, l->i, SLOT_RAW, -1);
+    op->u.kvput.kcol = op->u.kvput.vcol = m->q_rank;
+    op = emit(b, GY_OP_ATTN, l->i, SLOT_QKV, SLOT_MIX);
+    op->u.attn.heads = l->mix.heads, op->u.attn.kv_heads = 1;
+    op->u.attn.kdim = key, op->u.attn.vdim = m->rank, op->u.attn.scale = l->mix.scale;
+    need(b, SLOT_MIX, l->mix.heads * m->rank);
+    heads(b, l, w->unembed, SLOT_MIX, m->rank, SLOT_DELTA, m->vdim, 0);
+    linear(b, l->i, out, SLOT_DELTA, SLOT_T);
     residual(b, l, bound->post_a);
 }
 
@@ -250,6 +290,8 @@ static void compile(builder *b) {
     for (int i = 0; i < d->n_layers; i++) {
         if (d->layer[i].mix.kind == GY_MIX_DELTA)
             delta(b, d->layer + i, w->layer + i);
+        else if (d->layer[i].mix.kind == GY_MIX_LATENT)
+            latent(b, d->layer + i, w->layer + i);
         else
             attention(b, d->layer + i, w->layer + i);
         feed_forward(b, d->layer + i, w->layer + i);
@@ -270,6 +312,17 @@ gy_rc gy_plan_kv(const gy_layer *l, gy_kvpair c, gy_kvspec *s, gy_err *err) {
         *s = (gy_kvspec){.donor = -1, .keep.policy = GY_KEEP_STATE};
         s->conv = (d->taps - 1) * (2 * d->k_heads * d->kdim + d->v_heads * d->vdim);
         s->scan = d->v_heads * d->vdim * d->kdim;
+        return GY_OK;
+    }
+    const gy_latent *m = &l->mix.latent;
+    if (l->mix.kind == GY_MIX_LATENT) { /* the store checks K's codec */
+        *s = (gy_kvspec){.k = c.k,
+                         .v = c.k,
+                         .heads = 1,
+                         .kdim = m->rank + m->turned,
+                         .vdim = m->rank,
+                         .donor = -1,
+                         .form = GY_KV_VIEW};
         return GY_OK;
     }
     gy_rc rc = gy_kv_codec_fits(c.k, c.v, l->mix.dim, l->mix.dim, err);

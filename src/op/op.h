@@ -21,6 +21,7 @@
  *   SCAN     gated delta rule (kv.md 4.7): q | k | v = in0, b | a = in1; out = what each value head
  *            reads out. The heads' matrices are the sequence's state. in0 and in1 are used up:
  *            unit q and k, beta and decay take their place
+ *   HEADS    every head of in0 times a matrix of its own; columns behind it may be copied along
  *   REGROUP  in0 = groups of n parts, side by side; out = all first parts, all second parts ...
  *   ROUTE    out = ids (as numbers, ascending) | weights of the top_k experts by the scores in0,
  *            higher first, then lower id; the scores are used up
@@ -48,7 +49,7 @@ typedef struct {
 typedef enum {
     GY_OP_EMBED, GY_OP_NORM, GY_OP_LINEAR, GY_OP_HEADNORM, GY_OP_ROPE, GY_OP_KVPUT, GY_OP_ATTN,
     GY_OP_ACT, GY_OP_ADD, GY_OP_ROUTE, GY_OP_EXPERTS, GY_OP_GATE, GY_OP_CLIP, GY_OP_CONV,
-    GY_OP_SCAN, GY_OP_REGROUP, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
+    GY_OP_SCAN, GY_OP_HEADS, GY_OP_REGROUP, GY_OP_PICK, GY_OP_LOGITS, GY_OP_COUNT
 } gy_opk;
 extern const char *const gy_op_names[GY_OP_COUNT]; /* "embed" ... */
 
@@ -121,6 +122,10 @@ typedef struct {
             int k_heads, v_heads, kdim, vdim;
             const float *dt_bias, *rate;
         } scan;
+        struct { /* w [heads]; columns of in0 and of out from head to head */
+            int heads, step, to_step, copied;
+            const gy_weight *w;
+        } heads;
         struct { /* part i of every group: width[i] columns, the first group's to column to[i] */
             int groups, n, width[4], to[4];
             int rest, rest_cols; /* the columns behind the groups; rest_cols 0: none */

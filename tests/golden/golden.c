@@ -5,26 +5,20 @@
 #include "file/tensors.h"
 #include "testlib.h"
 
-const char *const golden_dense[] = {"llama",         "gemma3",
-                                    "phi3-plain",    "starcoder2",
-                                    "olmo2",         "llama-dynamic",
-                                    "llama-8bit",    "llama-bf16",
-                                    "llama-f16",     "llama-f32",
-                                    "llama-linear",  "llama-mixed",
-                                    "llama-mxfp4",   "llama-mxfp8",
-                                    "llama-nvfp4",   "llama-sharded",
-                                    "llama-sliding", "llama-traditional",
-                                    "llama-yarn",    "mistral",
-                                    "iquestcoder",   "minicpm5",
-                                    "smollm3",       "qwen2",
-                                    "qwen3",         "qwen3-yarn",
-                                    "gemma",         "gemma2",
-                                    "gemma3_text",   "phi3",
-                                    "glm4",          "granite",
-                                    "qwen3_5",       "mixtral",
-                                    "qwen2_moe",     "qwen3_moe",
-                                    "qwen3_next",    "qwen3_5_moe",
-                                    "gpt_oss",       NULL};
+const char *const golden_dense[] = {"llama",         "gemma3",          "phi3-plain",
+                                    "starcoder2",    "olmo2",           "llama-dynamic",
+                                    "llama-8bit",    "llama-bf16",      "llama-f16",
+                                    "llama-f32",     "llama-linear",    "llama-mixed",
+                                    "llama-mxfp4",   "llama-mxfp8",     "llama-nvfp4",
+                                    "llama-sharded", "llama-sliding",   "llama-traditional",
+                                    "llama-yarn",    "mistral",         "iquestcoder",
+                                    "minicpm5",      "smollm3",         "qwen2",
+                                    "qwen3",         "qwen3-yarn",      "gemma",
+                                    "gemma2",        "gemma3_text",     "phi3",
+                                    "glm4",          "granite",         "qwen3_5",
+                                    "mixtral",       "qwen2_moe",       "qwen3_moe",
+                                    "qwen3_next",    "qwen3_5_moe",     "gpt_oss",
+                                    "deepseek_v3",   "deepseek_v3-noq", NULL};
 
 const char *golden_path(const char *name) {
     static char path[1024];

@@ -117,8 +117,12 @@ static void kvput(state *s, const gy_op *op) {
         size_t nk = (size_t)(kv->heads * kv->kdim), nv = (size_t)(kv->heads * kv->vdim);
         memcpy(s->k[op->layer] + (size_t)r * nk, row(s, op->in[0], r) + op->u.kvput.kcol,
                nk * sizeof(double));
-        memcpy(s->v[op->layer] + (size_t)r * nv, row(s, op->in[0], r) + op->u.kvput.vcol,
-               nv * sizeof(double));
+        for (size_t i = 0; i < nv; i++) /* a view: the first values of each head's K */
+            s->v[op->layer][(size_t)r * nv + i] =
+                row(s, op->in[0],
+                    r)[kv->form == GY_KV_VIEW
+                           ? op->u.kvput.kcol + (int)i / kv->vdim * kv->kdim + (int)i % kv->vdim
+                           : op->u.kvput.vcol + (int)i];
     }
 }
 
@@ -347,6 +351,18 @@ static double *times(const gy_weight *w, const double *x) {
     return y;
 }
 
+static void heads(state *s, const gy_op *op) {
+    for (int r = 0; r < s->n; r++)
+        for (int h = 0; h < op->u.heads.heads; h++) {
+            const gy_weight *w = op->u.heads.w + h;
+            const double *x = row(s, op->in[0], r) + h * op->u.heads.step;
+            double *y = row(s, op->out, r) + h * op->u.heads.to_step, *z = times(w, x);
+            memcpy(y, z, (size_t)w->file.rows * sizeof *y);
+            memcpy(y + w->file.rows, x + w->file.cols, (size_t)op->u.heads.copied * sizeof *y);
+            free(z);
+        }
+}
+
 static void experts(state *s, const gy_op *op) {
     int k = op->u.experts.top_k, cols = op->u.experts.down->file.rows;
     for (int r = 0; r < s->n; r++) {
@@ -387,6 +403,7 @@ static const char *run(state *s, const gy_op *op, double *score) {
     case GY_OP_GATE: gate(s, op); break;
     case GY_OP_REGROUP: regroup(s, op); break;
     case GY_OP_ROUTE: route(s, op); break;
+    case GY_OP_HEADS: heads(s, op); break;
     case GY_OP_EXPERTS: experts(s, op); break;
     default: return gy_op_names[op->kind];
     }

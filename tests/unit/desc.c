@@ -134,8 +134,8 @@ static int drop_work(void **state) {
 
 /* ---- Tensors ---- */
 
-static const char *const own[] = {"llama", "gemma3",  "phi3-plain", "starcoder2",
-                                  "olmo2", "qwen3_5", "qwen3_next", "gpt_oss"};
+static const char *const own[] = {"llama",   "gemma3",     "phi3-plain", "starcoder2", "olmo2",
+                                  "qwen3_5", "qwen3_next", "gpt_oss",    "deepseek_v3"};
 
 /* Without any one tensor the load fails and names it; so it does when its shape is another. */
 static void every_tensor_counts(void **state) {

@@ -256,6 +256,10 @@ static void mixed_spellings(void **state) {
     "\"linear_value_head_dim\":32,\"linear_conv_kernel_dim\":4"
 #define MOE "\"num_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
 
+#define LATENT                                                                                     \
+    "\"kv_lora_rank\":32,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":32,\"v_head_dim\":32"
+#define GROUPS "\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32"
+
 static void refused_configs(void **state) {
     (void)state;
     static const struct {
@@ -301,6 +305,20 @@ static void refused_configs(void **state) {
         {"{\"model_type\":\"qwen2_moe\"," SIZES "," MOE "}", GY_EFORMAT,
          "shared_expert_intermediate_size"},
         {"{\"model_type\":\"mixtral\"," SIZES "}", GY_EFORMAT, "intermediate_size"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES "}", GY_EFORMAT, "kv_lora_rank"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES "," LATENT "," GROUPS
+         ",\"n_group\":3,\"topk_group\":1}",
+         GY_EFORMAT, "n_group"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES "," LATENT "," GROUPS
+         ",\"n_group\":8,\"topk_group\":1}",
+         GY_EFORMAT, "topk_group"}, /* one expert is open, two are wanted */
+        {"{\"model_type\":\"deepseek_v3\"," SIZES "," LATENT "," GROUPS
+         ",\"scoring_func\":\"softmax\"}",
+         GY_EUNSUPPORTED, "scoring_func"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES
+         ",\"kv_lora_rank\":32,\"qk_nope_head_dim\":32,\"qk_rope_head_dim\":31,"
+         "\"v_head_dim\":32}",
+         GY_EFORMAT, "31"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gy_json_doc doc;
@@ -315,7 +333,8 @@ static void refused_configs(void **state) {
     }
 }
 
-/* 'a' attention, 'd' delta rule; 'e' experts, 'm' a dense feed-forward, 's' experts and shared. */
+/* 'a' attention, 'd' delta rule, 'l' latents; 'e' experts, 'm' a dense feed-forward, 's' experts
+ * and shared. */
 static void layer_kinds(void **state) {
     (void)state;
     static const struct {
@@ -340,6 +359,12 @@ static void layer_kinds(void **state) {
         {"{\"model_type\":\"qwen2_moe\"," SIZES "," MOE
          ",\"shared_expert_intermediate_size\":32,\"mlp_only_layers\":[3,1]}",
          "aaaa", "ssss"},
+        {"{\"model_type\":\"deepseek_v3\"," SIZES "," LATENT "," GROUPS
+         ",\"first_k_dense_replace\":1,\"n_shared_experts\":1,\"intermediate_size\":96}",
+         "llll", "msss"},
+        {"{\"model_type\":\"kimi_k2\"," SIZES "," LATENT "," GROUPS
+         ",\"moe_layer_freq\":2,\"intermediate_size\":96}",
+         "llll", "emem"},
         {"{\"model_type\":\"gpt_oss\"," SIZES ",\"intermediate_size\":96,"
          "\"num_key_value_heads\":1}",
          "aaaa", "eeee"},
@@ -355,7 +380,7 @@ static void layer_kinds(void **state) {
         assert_ok(gy_describe(doc.root, &d, &err), err);
         for (int l = 0; l < 4; l++) {
             const gy_layer *y = d.layer + l;
-            char mixer = y->mix.kind == GY_MIX_DELTA ? 'd' : 'a';
+            char mixer = y->mix.kind == GY_MIX_DELTA ? 'd' : y->mix.kind ? 'l' : 'a';
             char ffn = !y->ffn.moe.router ? 'm' : y->ffn.up ? 's' : 'e';
             if (mixer != cases[i].mixers[l] || ffn != cases[i].ffns[l])
                 fail_msg("case %zu, layer %d: %c %c, expected %c %c", i, l, mixer, ffn,
