@@ -10,3 +10,5 @@ foreach(bench linear_bench attn_bench)
   target_link_libraries(${bench} PRIVATE -Wl,--start-group gy_cpu gy_kv gy_codec gy_op gy_base -Wl,--end-group
                         Threads::Threads m)
 endforeach()
+add_executable(depth_bench EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/bench/depth_bench.c)
+target_link_libraries(depth_bench PRIVATE gyre_all)
