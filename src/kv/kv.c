@@ -294,11 +294,11 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
         return gy_fail(err, GY_EARG, "cannot cut a sequence of %d positions to %d", tokens, n);
     if (n > seq->len) n = seq->len; /* of the tokens that wait, fewer */
     if (kv->state) n = gy_state_back(&seq->state, n);
-    if (n && n < seq->reusable)
+    if (want && n < seq->reusable)
         return gy_fail(err, GY_ELIMIT,
                        "cannot go back to position %d: the KV codecs changed at %d, and what came "
                        "before was computed with others",
-                       n, seq->reusable);
+                       want, seq->reusable);
     for (int g = 0; g < kv->n_groups; g++) {
         const gy_kv_group *gr = &kv->group[g];
         if (!gr->stored || gr->keep.policy != GY_KEEP_WINDOW || n == seq->len) continue;

@@ -1,7 +1,7 @@
 #include "prop/kv_rig.h"
 
-const char *const rig_layout_names[RIG_LAYOUTS] = {"all",   "window", "both",  "kept",
-                                                   "chunk", "donor",  "sinks", "latent"};
+const char *const rig_layout_names[RIG_LAYOUTS] = {"all",   "window", "both",   "kept", "chunk",
+                                                   "donor", "sinks",  "latent", "state"};
 
 enum { LAYERS = 2, DIM = 128, HEADS = 2, KV_HEADS = 1, WIDTH = 32, INNER = 48, CHUNK = 48 };
 
@@ -87,6 +87,12 @@ gy_model *rig_model(rig_layout layout) {
     char dir[] = "/tmp/gyre-rig-XXXXXX", path[64];
     gy_model *m;
     gy_err err = {0};
+    if (layout == RIG_STATE) {
+        assert_ok(gy_model_open(data_path("models/qwen3_5"),
+                                &(gy_model_options){.no_tokenizer = true}, &m, &err),
+                  err);
+        return m;
+    }
     assert_non_null(mkdtemp(dir));
     snprintf(path, sizeof path, "%s/model.safetensors", dir), write_weights(path);
     snprintf(path, sizeof path, "%s/config.json", dir), write_config(path, layout);
@@ -133,7 +139,7 @@ gy_engine *rig_engine(gy_model *m, rig_layout layout, rig_options o, gy_err *why
     gy_plan *plan;
     gy_engine *e;
     char name[GY_KV_NAME];
-    if (gy_kv_choose(o.kv, LAYERS, &kv, name, why)) return NULL;
+    if (gy_kv_choose(o.kv, m->desc.n_layers, &kv, name, why)) return NULL;
     gy_rc rc = gy_plan_build_layers(m, kv, &plan, why);
     gy_free(kv);
     if (rc) return NULL;

@@ -9,7 +9,14 @@
 #include "run/engine.h"
 #include "testlib.h"
 
-enum { RIG_VOCAB = 48, RIG_WINDOW = 40, RIG_KEPT = 5, RIG_CONTEXT = 512, RIG_SEQS = 5 };
+enum {
+    RIG_VOCAB = 48,
+    RIG_VOCAB_MAX = 320,
+    RIG_WINDOW = 40,
+    RIG_KEPT = 5,
+    RIG_CONTEXT = 512,
+    RIG_SEQS = 5
+};
 
 typedef enum {
     RIG_ALL,     /* both layers keep and see all */
@@ -20,6 +27,7 @@ typedef enum {
     RIG_DONOR,   /* the second layer reads the first one's rows */
     RIG_SINKS,   /* windows, a sink per head and capped scores */
     RIG_LATENT,  /* V is a view of K */
+    RIG_STATE,   /* recurrent layers and one that keeps all: a committed fixture, heads of 64 */
     RIG_LAYOUTS
 } rig_layout;
 extern const char *const rig_layout_names[RIG_LAYOUTS];
