@@ -4,6 +4,7 @@
 
 #include "base/fmap.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "run/engine.h"
 #include "testlib.h"
 
@@ -128,6 +129,40 @@ static void bound(void **state) {
     assert_non_null(strstr(err.msg, room));
 }
 
+/* Every allocation of a projection, and of a transition, fails once. */
+static void memory_runs_out(void **state) {
+    (void)state;
+    gy_engine_options o = {.threads = 1, .context = 256, .chunk = 64, .kv = "f32"};
+    gy_engine *e;
+    gy_seq *s;
+    gy_need need;
+    gy_err err = {0};
+    int32_t ids[150] = {0};
+    long n = 0;
+    for (gy_rc rc = GY_ENOMEM; rc; n++) {
+        gy_alloc_fail_at(n + 1);
+        rc = gy_fit(model, &o, 1 << 22, &need, &err);
+        gy_alloc_fail_at(0);
+        if (rc) assert_int_equal(rc, GY_ENOMEM);
+    }
+    assert_true(n > 20);
+    assert_ok(gy_engine_new(model, &o, &e, &err), err);
+    assert_ok(gy_seq_new(e, &s, &err), err);
+    gy_feed f = {.seq = s, .ids = ids, .n = 150, .first_out = 150};
+    assert_ok(gy_step(e, &f, 1, NULL, &err), err);
+    n = 0;
+    for (gy_rc rc = GY_ENOMEM; rc; n++) {
+        gy_alloc_fail_at(n + 1);
+        rc = gy_seq_transition(e, s, "q4.32", 0, &err);
+        gy_alloc_fail_at(0);
+        if (rc) assert_int_equal(rc, GY_ENOMEM);
+        assert_int_equal(gy_kv_recoded(s), !rc);
+    }
+    assert_true(n > 4);
+    gy_seq_free(e, s);
+    gy_engine_free(e);
+}
+
 /* ---- shared/cases/memory ---- */
 
 enum { LAYERS_MAX = 256 };
@@ -194,6 +229,7 @@ static void architectures(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(as_projected), cmocka_unit_test(budgets),
-                                       cmocka_unit_test(bound), cmocka_unit_test(architectures)};
+                                       cmocka_unit_test(bound), cmocka_unit_test(memory_runs_out),
+                                       cmocka_unit_test(architectures)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
