@@ -4,9 +4,9 @@
  * group; a group is the layers with an equal gy_keep. Within a page, planes are contiguous per
  * (layer, head, K or V):
  *
- *     page of group g:  layer a: K head 0 [64 rows] K head 1 ... V head 0 [64 rows] ...  layer b:
- * .. seq.group[g].at:  [0] [1] [NULL: dropped by WINDOW] ... [n-1] position p -> at[p / 64], row p
- * % 64
+ *     page of group g    layer a: K head 0 [64 rows] K head 1 ... V head 0 [64 rows] ... layer b
+ *     seq.group[g].at    [0] [1] [NULL: dropped by WINDOW] ... [n - 1]
+ *     position p         row p % 64 of at[p / 64]
  *
  * Pages are refcounted; a fork shares them and the tail is copied before it is written. WINDOW
  * keeps window + GY_PAGE positions behind `committed` (whole pages), so that withdrawing rows never
@@ -43,8 +43,8 @@ struct gy_seq {
 };
 
 /* max_positions bounds page memory: so many positions, as whole pages, in each group of all
- * sequences. Memory is
- * taken from the system lazily, page by page, and kept for reuse. spec is copied. */
+ * sequences. Memory is taken from the system lazily, page by page, and kept for reuse. spec is
+ * copied. */
 gy_rc gy_kv_new(const gy_kvspec *spec, int n_layers, int64_t max_positions, gy_kv **kv,
                 gy_err *err);
 void gy_kv_free(gy_kv *kv);
