@@ -253,10 +253,10 @@ GY_API const int32_t *gy_seq_tokens(
  * GY_ELIMIT if they are gone, and the sequence is unchanged. */
 GY_API gy_rc gy_seq_trim(gy_engine *engine, gy_seq *seq, int len, gy_err *err);
 
-/* Keeps positions from `first` on, a multiple of 64, with other KV codecs (as in gy_engine_options),
- * what the sequence holds and what will come. No other sequence changes; this one shares no
- * prefixes from then on, cannot be saved, and cannot be trimmed to positions that were computed
- * from what the old codecs had kept (GY_ELIMIT). */
+/* Keeps positions from `first` on, a multiple of 64, with other KV codecs (as in
+ * gy_engine_options), what the sequence holds and what will come. No other sequence changes; this
+ * one shares no prefixes from then on, cannot be saved, and cannot be trimmed to positions that
+ * were computed from what the old codecs had kept (GY_ELIMIT). */
 GY_API gy_rc gy_seq_transition(gy_engine *engine, gy_seq *seq, const char *kv, int first,
                                gy_err *err);
 
