@@ -60,6 +60,12 @@ int64_t gy_engine_step_bytes(int chunk) {
                      sizeof *e->drafts + sizeof *e->span + sizeof *e->seq);
 }
 
+gy_rc gy_engine_backend(const gy_engine *e, const gy_plan *plan, const gy_kv *kv, const char *isa,
+                        int rows, gy_be **be, gy_err *err) {
+    gy_be_arith arith = e->arith == GY_ARITH_EXACT ? GY_BE_EXACT : GY_BE_FAST;
+    return gy_cpu_new(plan, kv, e->threads, arith, isa, rows, be, err);
+}
+
 /* All but the plan, which is there. */
 static gy_rc build_on_plan(gy_engine *e, const gy_engine_options *o, gy_err *err) {
     int64_t pages = e->context / GY_PAGE + (e->context % GY_PAGE != 0),
@@ -67,10 +73,7 @@ static gy_rc build_on_plan(gy_engine *e, const gy_engine_options *o, gy_err *err
     gy_rc rc = gy_kv_new(e->plan->kv, e->plan->n_layers, positions, &e->kv, err);
     if (!rc) rc = gy_engine_open_prefix(e, o, err);
     if (!rc) rc = take_scratch(e, err);
-    if (!rc) {
-        gy_be_arith arith = e->arith == GY_ARITH_EXACT ? GY_BE_EXACT : GY_BE_FAST;
-        rc = gy_cpu_new(e->plan, e->kv, e->threads, arith, o->isa, e->chunk, &e->be, err);
-    }
+    if (!rc) rc = gy_engine_backend(e, e->plan, e->kv, o->isa, e->chunk, &e->be, err);
     return rc;
 }
 

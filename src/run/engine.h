@@ -42,6 +42,9 @@ gy_rc gy_engine_read_options(gy_model *model, const gy_engine_options *o, gy_eng
 /* An engine without a model, on a plan that it takes, even when it fails. threads, chunk, context
  * and arith of o must be given; its KV codecs are the plan's. */
 gy_rc gy_engine_of_plan(gy_plan *plan, const gy_engine_options *o, gy_engine **engine, gy_err *err);
+/* A backend with e's threads and arithmetic, for steps of at most `rows`. */
+gy_rc gy_engine_backend(const gy_engine *e, const gy_plan *plan, const gy_kv *kv, const char *isa,
+                        int rows, gy_be **be, gy_err *err);
 int64_t gy_engine_step_bytes(int chunk); /* of the step scratch */
 /* True once per gy_cancel: takes the flag back. */
 bool gy_engine_cancelled(gy_engine *e);

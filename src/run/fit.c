@@ -7,7 +7,6 @@
 #include <limits.h>
 
 #include "base/mem.h"
-#include "cpu/cpu.h"
 #include "run/engine.h"
 
 /* Bytes that a backend for so many rows asks for. */
@@ -15,8 +14,7 @@ static gy_rc backend_bytes(const gy_engine *e, const gy_plan *plan, const gy_kv 
                            const char *isa, int rows, int64_t *bytes, gy_err *err) {
     gy_be *be;
     int64_t before = gy_alloc_bytes();
-    gy_be_arith arith = e->arith == GY_ARITH_EXACT ? GY_BE_EXACT : GY_BE_FAST;
-    gy_rc rc = gy_cpu_new(plan, kv, e->threads, arith, isa, rows, &be, err);
+    gy_rc rc = gy_engine_backend(e, plan, kv, isa, rows, &be, err);
     if (rc) return rc;
     *bytes = gy_alloc_bytes() - before;
     be->free(be);
