@@ -105,8 +105,14 @@ static gy_rc lines(job *j, gy_err *err) {
     rc = gy_json_parse(&doc, json, strlen(json), err);
     gy_free(json);
     const gy_json *kv = gy_json_get(doc.root, "kv_bytes_per_token");
-    for (uint32_t i = 0; !rc && gy_json_is(kv, GY_JSON_OBJ) && i < kv->n; i++)
-        rc = line(j, kv->key[i].s, err);
+    for (uint32_t i = 0; !rc && gy_json_is(kv, GY_JSON_OBJ) && i < kv->n; i++) {
+        gy_err one = {0};
+        rc = line(j, kv->key[i].s, &one);
+        if (rc == GY_EUNSUPPORTED)
+            rc = GY_OK; /* a codec that these layers cannot have is not in the list */
+        else if (rc)
+            gy_fail(err, rc, "%s", one.msg);
+    }
     gy_json_free(&doc);
     return rc;
 }

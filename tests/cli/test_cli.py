@@ -13,7 +13,7 @@ import unittest
 GYRE = os.environ["GYRE_BIN"]
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data"
 SHARED = pathlib.Path(os.environ.get("GYRE_SHARED") or os.environ["GYRE_TEST_SHARED"])
-TINY = str(next(iter(sorted((DATA / "models").glob("*/config.json")))).parent)
+TINY = str(DATA / "models" / "llama")
 CHAT = SHARED / "fixtures/models/llama"  # has a tokenizer and a template
 
 
@@ -119,6 +119,12 @@ class Usage(unittest.TestCase):
         for args in (["fit", TINY, "--budget", "much"], ["fit", TINY, "--batch", "0"], ["fit", TINY, "--kv", "q9"],
                      ["fit", TINY, "--kv", "turbo"], ["generate", TINY, "--ids", "1", "--kv", "./none.json"]):
             self.assertEqual(gyre(*args).returncode, 2, args)
+
+    def test_fit_of_every_family(self):
+        for config in sorted((DATA / "models").glob("*/config.json")):
+            done = gyre("fit", str(config.parent), "--json", "--budget", "1G")
+            self.assertEqual(done.returncode, 0, done.stdout)
+            self.assertIn("f16", [c["kv"] for c in json.loads(done.stdout)["codecs"]], config)
 
     def test_devices(self):
         self.assertEqual(json.loads(gyre("devices", "--json").stdout)["devices"][0]["backend"], "cpu")
