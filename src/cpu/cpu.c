@@ -228,10 +228,6 @@ static gy_rc check_plan(const gy_plan *plan, gy_err *err) {
             plan->op[i].u.attn.kept >= plan->op[i].u.attn.window)
             return gy_fail(err, GY_EFORMAT, "op %d: %d kept positions in a window of %d", i,
                            plan->op[i].u.attn.kept, plan->op[i].u.attn.window);
-        if (kind == GY_OP_ATTN && plan->op[i].u.attn.window &&
-            plan->op[i].u.attn.kept >= plan->op[i].u.attn.window)
-            return gy_fail(err, GY_EFORMAT, "op %d: %d kept positions in a window of %d", i,
-                           plan->op[i].u.attn.kept, plan->op[i].u.attn.window);
         bool row = kind <= GY_OP_EXPERTS || kind == GY_OP_PICK || kind == GY_OP_LOGITS ||
                    kind == GY_OP_HEADS || recurrent(kind);
         if (!row)
