@@ -115,6 +115,7 @@ static bool kv_cost_of(const gy_desc *d, gy_kvpair c, kv_cost *cost) {
         if (gy_plan_kv(l, c, &s, NULL)) return false;
         cost->state += 4 * ((int64_t)s.conv + s.scan);
         if (s.donor >= 0 || s.heads == 0) continue;
+        if (s.form == GY_KV_VIEW && !gy_codecs[s.k.kind].fits(s.k, s.vdim)) return false;
         int64_t bytes = row_bytes(s.k, s.kdim);
         if (s.form == GY_KV_BOTH) bytes += row_bytes(s.v, s.vdim);
         bool window = s.keep.policy == GY_KEEP_WINDOW;

@@ -104,20 +104,22 @@ class Usage(unittest.TestCase):
             self.assertIn("No space left", done.stderr, args)
 
     def test_fit(self):
-        out = json.loads(gyre("fit", TINY, "--json", "--budget", "1G").stdout)
+        model = str(DATA / "models" / "gemma3")  # heads of 32 values, one layer with a window
+        self.assertEqual(gyre("fit", TINY, "--json").returncode, 0)
+        out = json.loads(gyre("fit", model, "--json", "--budget", "1G").stdout)
         kv = {c["kv"]: c for c in out["codecs"]}
         self.assertEqual(kv["f16"]["limited_by"], "model")
         self.assertEqual(kv["f16"]["largest_context"], out["model_context"])
         self.assertNotIn("turbo-k8v3", kv)  # heads of 32 values
         self.assertGreater(kv["f16"]["kv_bytes"], 1.7 * kv["q8.32"]["kv_bytes"])
         tight = str(kv["f16"]["total"] - kv["f16"]["kv_bytes"] // 2)
-        out = json.loads(gyre("fit", TINY, "--json", "--kv", "f16", "--budget", tight).stdout)
+        out = json.loads(gyre("fit", model, "--json", "--kv", "f16", "--budget", tight).stdout)
         self.assertEqual(out["codecs"][0]["limited_by"], "memory")
         self.assertEqual(out["codecs"][0]["largest_context"] % 64, 0)
-        self.assertEqual(gyre("fit", TINY, "--ctx", "4096", "--kv", "f16", "--budget", tight).returncode, 4)
-        self.assertEqual(gyre("generate", TINY, "--ids", "1", "-n", "1", "--memory-budget", "100K").returncode, 4)
-        for args in (["fit", TINY, "--budget", "much"], ["fit", TINY, "--batch", "0"], ["fit", TINY, "--kv", "q9"],
-                     ["fit", TINY, "--kv", "turbo"], ["generate", TINY, "--ids", "1", "--kv", "./none.json"]):
+        self.assertEqual(gyre("fit", model, "--ctx", "4096", "--kv", "f16", "--budget", tight).returncode, 4)
+        self.assertEqual(gyre("generate", model, "--ids", "1", "-n", "1", "--memory-budget", "100K").returncode, 4)
+        for args in (["fit", model, "--budget", "much"], ["fit", model, "--batch", "0"], ["fit", model, "--kv", "q9"],
+                     ["fit", model, "--kv", "turbo"], ["generate", model, "--ids", "1", "--kv", "./none.json"]):
             self.assertEqual(gyre(*args).returncode, 2, args)
 
     def test_fit_of_every_family(self):
