@@ -36,8 +36,10 @@ def main():
                     shape = ["-t", threads, "-p", str(o.p), "-n", str(o.n), "-d", depth]
                     for row in run([o.gyre, "bench", model, *shape, "-r", "1", "-o", "json", "--arith", o.arith]):
                         ours["pp" if row["n_prompt"] else "tg"].append(row["avg_ts"])
-                    for name, rate in run([*peer, model, *shape]).items():
-                        theirs[name].append(rate)
+                    rates = run([*peer, model, *shape])
+                    for name in theirs:
+                        if name in rates:
+                            theirs[name].append(rates[name])
                 for name, count in (("pp", o.p), ("tg", o.n)):
                     if not ours[name] or not theirs[name]:
                         continue
