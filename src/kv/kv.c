@@ -283,6 +283,7 @@ gy_rc gy_kv_settle(gy_kv *kv, struct gy_seq *seq, int keep, gy_err *err) {
     int drafts = seq->len - seq->committed;
     if (keep < 0 || keep > drafts)
         return gy_fail(err, GY_EARG, "cannot keep %d of %d drafts", keep, drafts);
+    if (!drafts) return GY_OK; /* tokens that wait to be fed again stay */
     gy_rc rc = gy_kv_trim(kv, seq, seq->committed + keep, err);
     if (!rc) seq->committed = seq->len;
     return rc;

@@ -121,6 +121,7 @@ void gy_kv_page_blank(const gy_kv *kv, int group, void *data, int from);
 void gy_kv_page_keep(gy_kv *kv, int group, gy_page *page);
 void gy_kv_page_unkeep(gy_kv *kv, int group, gy_page *page);
 bool gy_kv_page_idle(const gy_page *page);
+bool gy_kv_page_kept(const gy_page *page); /* by a keeper, of whom a page has at most one */
 /* Makes the empty seq one of n committed positions: page i of group g is at[g][i], shared; NULL
  * where it is not held, which no needed one may be. tok[n + replay]. State is the caller's to add.
  * On failure seq is still empty. */

@@ -110,6 +110,10 @@ void gy_kv_page_unkeep(gy_kv *kv, int group, gy_page *page) {
     gy_page_unref(&kv->group[group], page);
 }
 
+bool gy_kv_page_kept(const gy_page *page) {
+    return page->kept;
+}
+
 bool gy_kv_page_idle(const gy_page *page) {
     return page->kept && page->refs == 1;
 }

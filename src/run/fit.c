@@ -37,6 +37,7 @@ static gy_rc need_of(const job *j, int context, gy_need *need, gy_err *err) {
     if (rc) return rc;
     rc = backend_bytes(&j->e, j->plan, kv, j->isa, 1, &one, err);
     if (!rc) rc = backend_bytes(&j->e, j->plan, kv, j->isa, 2, &two, err);
+    if (rc) return gy_kv_free(kv), rc;
     gy_model_get_info(j->e.model, &info);
     *need = (gy_need){.weights = info.weight_bytes,
                       .kv = gy_kv_need(kv, context, j->e.chunk, j->sequences),
@@ -46,19 +47,19 @@ static gy_rc need_of(const job *j, int context, gy_need *need, gy_err *err) {
                       .context = context};
     need->total = need->weights + need->kv + need->scratch;
     gy_kv_free(kv);
-    return rc;
+    return GY_OK;
 }
 
 /* The largest context in whole pages, or `most` itself, whose need is at most the budget. */
 static gy_rc largest(const job *j, int most, int64_t budget, gy_need *need, gy_err *err) {
     int lo = 0, hi = most / GY_PAGE + (most % GY_PAGE != 0); /* lo pages fit, hi + 1 do not */
-    gy_need at = {0};
+    gy_need at = {0}, best = {0};
     while (lo < hi) {
         int mid = lo + (hi - lo + 1) / 2;
         gy_rc rc = need_of(j, mid < hi || most > mid * GY_PAGE ? mid * GY_PAGE : most, &at, err);
         if (rc) return rc;
         if (at.total <= budget)
-            lo = mid, *need = at;
+            lo = mid, best = at;
         else
             hi = mid - 1;
     }
@@ -69,7 +70,8 @@ static gy_rc largest(const job *j, int most, int64_t budget, gy_need *need, gy_e
                        at.context, j->sequences, (long long)at.total, (long long)at.weights,
                        (long long)budget);
     }
-    need->by_model = need->context >= most;
+    best.by_model = best.context >= most;
+    *need = best;
     return GY_OK;
 }
 

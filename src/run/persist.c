@@ -78,16 +78,22 @@ gy_rc gy_engine_flush(gy_engine *e, gy_err *err) {
     return e->prefix ? gy_prefix_flush(e->prefix, 0, NULL, err) : GY_OK;
 }
 
+/* A tree without a folder has one root per salt from its first page to its last, whether or not
+ * saving a session has made the identity known meanwhile. */
+static bool root_of(const gy_engine *e, const char *salt, gy_digest *root) {
+    static const gy_identity none;
+    return gy_chain_root(e->store ? &e->identity : &none, NULL, salt, root);
+}
+
 int gy_engine_adopt(gy_engine *e, const char *salt, struct gy_seq *seq, const int32_t *ids, int n) {
     gy_digest root;
-    if (!e->prefix || !gy_chain_root(&e->identity, NULL, salt, &root)) return 0;
+    if (!e->prefix || !root_of(e, salt, &root)) return 0;
     return gy_prefix_adopt(e->prefix, &root, seq, ids, n);
 }
 
 void gy_engine_offer(gy_engine *e, const char *salt, const struct gy_seq *seq) {
     gy_digest root;
-    if (e->prefix && gy_chain_root(&e->identity, NULL, salt, &root))
-        gy_prefix_offer(e->prefix, &root, seq);
+    if (e->prefix && root_of(e, salt, &root)) gy_prefix_offer(e->prefix, &root, seq);
 }
 
 /* ---- Sessions ---- */

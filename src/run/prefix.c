@@ -220,7 +220,8 @@ static node *add(gy_prefix *p, const gy_digest *before, const gy_digest *name, n
 static bool keep_pages(gy_prefix *p, node *x, const struct gy_seq *seq) {
     for (int g = 0; g < p->groups; g++) {
         gy_page *page = x->index < seq->group[g].n ? seq->group[g].at[x->index] : NULL;
-        if (!page || x->page[g]) continue;
+        /* Kept already: under another root, since requests of one sequence may differ in salt. */
+        if (!page || x->page[g] || gy_kv_page_kept(page)) continue;
         if (!make_room(p, page_bytes(p, g), x)) return false;
         gy_kv_page_keep(p->kv, g, page);
         x->page[g] = page;
@@ -366,19 +367,21 @@ static int extend(gy_prefix *p, trail *t, int most, int k) {
     if (t->name && t->disk) {
         scout(p, t, most);
         /* Each failure strikes something out, so this ends. */
-        for (int longer = t->n; longer > k; longer = longer < t->n ? longer : t->n) {
-            if (!reachable(p, t, longer))
+        for (int longer = t->n; longer > k;) {
+            if (!reachable(p, t, longer)) {
                 longer--;
-            else if (fetch(p, t, longer)) {
-                best = longer;
-                break;
+                continue;
             }
+            /* Fetching may let the nodes behind go. */
+            for (int i = longer; i < most; i++) t->path[i] = NULL;
+            bool whole = fetch(p, t, longer);
+            if (whole) best = longer;
+            if (longer > t->n) longer = t->n;
+            /* What was added stands newest yet, in front of its parents. */
+            if (longer) touch(p, t->path[longer - 1]);
+            if (whole) break;
         }
     }
-    /* What was added on the way stands newest yet, in front of its parents. */
-    int deepest = most - 1;
-    while (deepest >= 0 && !t->path[deepest]) deepest--;
-    if (deepest >= 0) touch(p, t->path[deepest]);
     gy_free(t->name);
     gy_free(t->disk);
     return best;
@@ -387,7 +390,7 @@ static int extend(gy_prefix *p, trail *t, int most, int k) {
 int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, const int32_t *ids,
                     int n) {
     int most = n > 0 ? (n - 1) / GY_PAGE : 0, k = 0;
-    if (seq->len || !most || gy_kv_recoded(seq)) return 0;
+    if (seq->len || seq->replay || !most || gy_kv_recoded(seq)) return 0;
     node **path = gy_alloc_n((size_t)most, sizeof *path);
     if (path) {
         k = walk(p, root, ids, most, path);

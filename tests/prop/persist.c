@@ -599,12 +599,52 @@ static int teardown(void **state) {
     return system(command);
 }
 
+/* A conversation is saved between two requests, and asked with another salt: it goes on as it
+ * would have, and its prefix is still found. */
+static void test_saved_between(void **state) {
+    (void)state;
+    char path[1200], file[128];
+    gy_err err = {0};
+    gy_result result;
+    int32_t ids[LEN];
+    snprintf(path, sizeof path, "%s/%s", data_path("models"), own[0]);
+    snprintf(file, sizeof file, "%s/session.kv", dir);
+    gy_model *m = open_model(path);
+    gy_engine_options o = options("f16");
+    gy_engine *plain = engine(m, o);
+    o.prefix_bytes = 1 << 30;
+    gy_engine *e = engine(m, o);
+    answer want[3], got[3];
+    tokens(vocab_of(m), 4, ids);
+    for (int turn = 0; turn < 2; turn++) {
+        gy_engine *on = turn ? e : plain;
+        gy_seq *s = new_seq(on);
+        for (int k = 0; k < 3; k++) {
+            answer *a = turn ? &got[k] : &want[k];
+            gy_request r = {.ids = ids + 70 * k, .n = 70, .max_tokens = 5, .ignore_eos = true};
+            if (k == 2) r.prefix_salt = "other";
+            memset(a, 0, sizeof *a);
+            assert_ok(gy_generate(on, s, &r, on_event, a, NULL, &err), err);
+            if (turn) assert_ok(gy_seq_save(on, s, file, &err), err);
+        }
+        gy_seq_free(on, s);
+    }
+    assert_memory_equal(want, got, sizeof got);
+    gy_seq *t = new_seq(e);
+    gy_request r = {.ids = ids, .n = 70, .max_tokens = 5, .ignore_eos = true};
+    assert_ok(gy_generate(e, t, &r, NULL, NULL, &result, &err), err);
+    assert_int_equal(result.cached_tokens, 64);
+    gy_seq_free(e, t);
+    gy_engine_free(e), gy_engine_free(plain), gy_model_unref(m);
+}
+
 int main(int argc, char **argv) {
     if (argc == 6 && !strcmp(argv[1], "--save")) return child_save(argv + 2);
     if (argc == 6 && !strcmp(argv[1], "--flush")) return child_flush(argv + 2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_requests),
+        cmocka_unit_test_setup_teardown(test_saved_between, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusals, setup, teardown),

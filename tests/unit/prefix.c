@@ -529,12 +529,125 @@ static void test_memory(void **state) {
     }
 }
 
+/* A sequence whose pages the tree keeps under one root is offered under another, as a conversation
+ * is whose requests have different salts: nobody finds them there, and nothing breaks. */
+static void test_two_roots(void **state) {
+    (void)state;
+    gy_kvspec spec = layer(keep_all);
+    gy_err err = {0};
+    rig *r = calloc(1, sizeof *r);
+    int32_t tok[LEN];
+    assert_non_null(r);
+    r->layers = 1, r->spec = &spec;
+    memset(&r->root[1], 1, sizeof r->root[1]);
+    for (int i = 0; i < LEN; i++) tok[i] = i;
+    assert_ok(gy_kv_new(&spec, 1, 2 * LEN, &r->kv, &err), err);
+    assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+    for (int s = 0; s < 2; s++) assert_ok(gy_kv_seq_new(r->kv, &r->seq[s], &err), err);
+    feed(r, 0, tok, 2 * GY_PAGE);
+    gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+    gy_prefix_offer(r->prefix, &r->root[1], r->seq[0]);
+    gy_prefix_check(r->prefix);
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[1], r->seq[1], tok, LEN), 0);
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[0], r->seq[1], tok, LEN), 2 * GY_PAGE);
+    check_rows(r, &spec, r->seq[1], "two roots");
+    /* What only the second root has seen is found under it once its own pages are there. */
+    gy_kv_seq_free(r->kv, r->seq[1]);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+    feed(r, 1, tok, 3 * GY_PAGE);
+    gy_prefix_offer(r->prefix, &r->root[1], r->seq[1]);
+    gy_kv_seq_free(r->kv, r->seq[1]);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[1], &err), err);
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[1], r->seq[1], tok, LEN), 3 * GY_PAGE);
+    check_rows(r, &spec, r->seq[1], "the second root");
+    gy_prefix_check(r->prefix);
+    for (int s = 0; s < 2; s++) gy_kv_seq_free(r->kv, r->seq[s]);
+    gy_prefix_free(r->prefix);
+    gy_kv_free(r->kv);
+    free(r);
+}
+
+/* A folder holds a prefix of more pages than the budget: reading it lets nodes go that were just
+ * made. */
+static void test_large_folder(void **state) {
+    (void)state;
+    gy_kvspec spec = layer(keep_all);
+    gy_err err = {0};
+    char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+    int32_t tok[LEN];
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < LEN; i++) tok[i] = i;
+    for (int pages = 9; pages; pages--) { /* the first writes them all */
+        rig *r = calloc(1, sizeof *r);
+        fault lazy = {.lazy = true};
+        gy_io io = fault_io(&lazy);
+        assert_non_null(r);
+        r->layers = 1, r->spec = &spec;
+        memset(&r->id, 2, sizeof r->id);
+        assert_ok(gy_kv_new(&spec, 1, LEN, &r->kv, &err), err);
+        int64_t budget = pages * (int64_t)(gy_kv_group_bytes(r->kv, 0) + 512);
+        assert_ok(gy_prefix_new(r->kv, pages == 9 ? all_of_it : budget, &r->prefix, &err), err);
+        assert_ok(gy_store_open(dir, all_of_it, &io, &r->store, &err), err);
+        gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+        for (int turn = 0; turn < 2; turn++) {
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+            int got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[0], tok, LEN);
+            gy_prefix_check(r->prefix);
+            if (!got) feed(r, 0, tok, 8 * GY_PAGE);
+            check_rows(r, &spec, r->seq[0], "a large folder");
+            gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+            assert_ok(gy_prefix_flush(r->prefix, 0, NULL, &err), err);
+            gy_prefix_check(r->prefix);
+            gy_kv_seq_free(r->kv, r->seq[0]);
+        }
+        gy_prefix_free(r->prefix);
+        gy_store_close(r->store);
+        gy_kv_free(r->kv);
+        free(r);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* A sequence that went back to its beginning to feed its tokens again is not empty. */
+static void test_waiting_tokens(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all),
+                        {.donor = -1, .scan = 20, .keep = {.policy = GY_KEEP_STATE}}};
+    gy_err err = {0};
+    rig *r = calloc(1, sizeof *r);
+    int32_t tok[LEN];
+    assert_non_null(r);
+    r->layers = 2, r->spec = spec;
+    for (int i = 0; i < LEN; i++) tok[i] = i;
+    assert_ok(gy_kv_new(spec, 2, 2 * LEN, &r->kv, &err), err);
+    assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+    feed(r, 0, tok, 2 * GY_PAGE);
+    gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+    gy_kv_seq_free(r->kv, r->seq[0]);
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+    feed(r, 0, tok + 7, 50);
+    assert_ok(gy_kv_trim(r->kv, r->seq[0], 30, &err), err);
+    assert_int_equal(r->seq[0]->len, 0);
+    assert_int_equal(r->seq[0]->replay, 30);
+    assert_int_equal(gy_prefix_adopt(r->prefix, &r->root[0], r->seq[0], tok, LEN), 0);
+    assert_int_equal(r->seq[0]->replay, 30);
+    assert_memory_equal(r->seq[0]->tok, tok + 7, 30 * sizeof *tok);
+    gy_kv_seq_free(r->kv, r->seq[0]);
+    gy_prefix_free(r->prefix);
+    gy_kv_free(r->kv);
+    free(r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_states), cmocka_unit_test(test_all),
-        cmocka_unit_test(test_window), cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_order),  cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_files),  cmocka_unit_test(test_file_failures),
+        cmocka_unit_test(test_states),         cmocka_unit_test(test_all),
+        cmocka_unit_test(test_window),         cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_order),          cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_files),          cmocka_unit_test(test_file_failures),
+        cmocka_unit_test(test_two_roots),      cmocka_unit_test(test_large_folder),
+        cmocka_unit_test(test_waiting_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

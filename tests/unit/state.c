@@ -182,6 +182,31 @@ static void test_distance(void **state) {
     gy_kv_free(kv);
 }
 
+/* Settling where nothing waits to be settled forgets nothing: not the tokens that are to be fed
+ * again. */
+static void test_settle_twice(void **state) {
+    (void)state;
+    gy_kv *kv = store();
+    struct gy_seq *s = NULL, *f = NULL;
+    gy_err err = {0};
+    int32_t tok[30];
+    uint64_t rng = 3;
+    draw(&rng, tok, 30);
+    assert_ok(gy_kv_seq_new(kv, &s, &err), err);
+    step(kv, s, tok, 20, 0);
+    step(kv, s, tok + 20, 10, 8);
+    assert_ok(gy_kv_settle(kv, s, 5, &err), err);
+    assert_int_equal(s->replay, 5);
+    assert_ok(gy_kv_settle(kv, s, 0, &err), err);
+    check(kv, s, tok, 27);
+    assert_ok(gy_kv_seq_fork(kv, s, &f, &err), err);
+    assert_ok(gy_kv_settle(kv, f, 0, &err), err);
+    check(kv, f, tok, 27);
+    assert_int_equal(gy_kv_settle(kv, s, 1, &err), GY_EARG);
+    gy_kv_seq_free(kv, s), gy_kv_seq_free(kv, f);
+    gy_kv_free(kv);
+}
+
 /* Each allocation fails once: the sequence is as before, and the step succeeds afterwards. */
 static void test_faults(void **state) {
     (void)state;
@@ -318,6 +343,7 @@ static void test_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
                                        cmocka_unit_test(test_distance),
+                                       cmocka_unit_test(test_settle_twice),
                                        cmocka_unit_test(test_faults), cmocka_unit_test(test_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
