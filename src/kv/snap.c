@@ -15,7 +15,14 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian");
 
-enum { HEAD = 256, ENTRY = 32, DIGEST = 32, TOKENS_MAX = 1 << 26, PAGES_MAX = 1 << 23 };
+enum {
+    HEAD = 256,
+    ENTRY = 32,
+    DIGEST = 32,
+    TOKENS_MAX = 1 << 26,
+    PAGES_MAX = 1 << 23,
+    TMP_NAMES = 100
+};
 /* Not text, and damaged by programs that treat it as text. */
 static const char magic[8] = {'g', 'y', 'r', 'e', 'k', 'v', '\r', '\n'};
 
@@ -171,10 +178,16 @@ gy_rc gy_snap_write(const gy_io *io, const char *path, const gy_snap_head *head,
     static atomic_uint turn;
     gy_buf tmp = {0};
     GY_ASSERT(head->n_tok >= 0 && head->n_tok <= TOKENS_MAX && head->n_pages <= PAGES_MAX);
-    gy_buf_printf(&tmp, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&turn, 1));
-    if (tmp.oom) return gy_buf_free(&tmp), gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
-    /* Keys and values give a conversation away: for the owner only. */
-    int fd = io->open(io->arg, tmp.p, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    int fd = -1;
+    /* A writer of the same process id may live in another container, or have left its file when it
+     * was killed. */
+    for (int i = 0; i < TMP_NAMES && (!i || (fd < 0 && errno == EEXIST)); i++) {
+        tmp.n = 0;
+        gy_buf_printf(&tmp, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&turn, 1));
+        if (tmp.oom) return gy_buf_free(&tmp), gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
+        /* Keys and values give a conversation away: for the owner only. */
+        fd = io->open(io->arg, tmp.p, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    }
     gy_rc rc = fd < 0 ? failed(err, path, "write") : GY_OK;
     if (fd >= 0) {
         /* Held while writing and let go by the system when a process dies, so that a sweep can

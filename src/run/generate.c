@@ -27,7 +27,7 @@ static double now(void) {
 }
 
 static gy_rc check(const gy_engine *e, const struct gy_seq *seq, const gy_request *r, gy_err *err) {
-    if (r->n < 1)
+    if (r->n < 1 || !r->ids)
         return gy_fail(err, GY_EARG, "request: ids are empty; at least one token is needed");
     if (r->max_tokens < 0)
         return gy_fail(err, GY_EARG, "request: max_tokens %d is negative", r->max_tokens);

@@ -634,6 +634,9 @@ static void test_saved_between(void **state) {
     gy_request r = {.ids = ids, .n = 70, .max_tokens = 5, .ignore_eos = true};
     assert_ok(gy_generate(e, t, &r, NULL, NULL, &result, &err), err);
     assert_int_equal(result.cached_tokens, 64);
+    assert_ok(gy_seq_trim(e, t, 0, &err), err);
+    r.ids = NULL; /* looked at by the tree before the step refuses it */
+    assert_int_equal(gy_generate(e, t, &r, NULL, NULL, NULL, NULL), GY_EARG);
     gy_seq_free(e, t);
     gy_engine_free(e), gy_engine_free(plain), gy_model_unref(m);
 }

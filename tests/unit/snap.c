@@ -3,6 +3,7 @@
 #include "testlib.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -304,6 +305,38 @@ static void test_places(void **state) {
     free(a);
 }
 
+/* Others have made the name before: a process of the same id in another container, or one that was
+ * killed. */
+static int crowded_open(void *arg, const char *file, int flags, int mode) {
+    int *others = arg;
+    if (flags & O_EXCL && (*others)-- > 0) {
+        int fd = open(file, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        assert_true(fd >= 0);
+        close(fd);
+    }
+    return gy_io_system.open(NULL, file, flags, mode);
+}
+
+static void test_names_taken(void **state) {
+    (void)state;
+    sample *a = sample_new(1);
+    for (int others = 0; others < 4; others++) {
+        int left = others;
+        gy_io io = gy_io_system;
+        gy_err err = {0};
+        io.arg = &left, io.open = crowded_open;
+        assert_ok(write_sample(&io, a, &err), err);
+        assert_int_equal(compare(&gy_io_system, a, &err), GY_OK);
+    }
+    assert_int_equal(files_in_dir(), 1 + 1 + 2 + 3); /* theirs are not touched */
+    int left = 1000;
+    gy_io io = gy_io_system;
+    gy_err err = {0};
+    io.arg = &left, io.open = crowded_open;
+    assert_int_equal(write_sample(&io, a, &err), GY_EIO);
+    free(a);
+}
+
 static int setup(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "/tmp/gyre-snap-XXXXXX");
@@ -329,6 +362,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory, setup, teardown),
         cmocka_unit_test_setup_teardown(test_places, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_names_taken, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
