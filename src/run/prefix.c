@@ -302,15 +302,18 @@ static void scout(gy_prefix *p, trail *t, int most) {
     }
 }
 
+/* What does not fit the budget as a whole is not begun: its last pages would push out the first. */
 static bool reachable(const gy_prefix *p, const trail *t, int k) {
+    int64_t bytes = (int64_t)k * (int64_t)sizeof(node) + gy_state_block_bytes(p->states);
     if (p->states && !t->disk[k - 1][GY_SNAP_STATE] && !(t->path[k - 1] && t->path[k - 1]->state))
         return false;
     for (int g = 0; g < p->groups; g++)
         for (int i = k - 1; i >= 0; i--) {
-            if (!gy_kv_page_needed(p->kv, g, k * GY_PAGE, i) || t->disk[i][g]) continue;
-            if (!t->path[i] || !t->path[i]->page[g]) return false;
+            if (!gy_kv_page_needed(p->kv, g, k * GY_PAGE, i)) continue;
+            bytes += page_bytes(p, g);
+            if (!t->disk[i][g] && (!t->path[i] || !t->path[i]->page[g])) return false;
         }
-    return true;
+    return bytes <= p->stats.budget;
 }
 
 /* Reads page g of node x; the deepest node of the path stays whatever has to go for it. */
