@@ -284,7 +284,7 @@ static void check_equal(const rig *r, uint64_t *rng, bool few) {
 
 /* What a row becomes by being stored. */
 static void coded(gy_cparm c, const float *x, int n, float *y) {
-    uint8_t bytes[3][4096];
+    uint8_t bytes[3][1 << 16];
     size_t step[3];
     gy_rows m = {.c = c, .rows = 1, .cols = n, .global = 1};
     const gy_codec *codec = &gy_codecs[c.kind];
@@ -306,7 +306,7 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
     int len = r->len[seq], n = 0, g = head / (s->heads / s->kv_heads);
     size_t cols = (size_t)r->cols[0];
     const float *q = r->x[seq] + (size_t)pos * cols + head * s->kdim;
-    float y[1024];
+    float y[1 << 14];
     double *w = malloc((size_t)len * sizeof *w), max = s->sinks ? r->sink[head] : -INFINITY,
            sum = 0, lost = 0, top = 0;
     for (int p = 0; p < len; p++) {
@@ -424,6 +424,17 @@ static void test_shapes(void **state) {
             (int[SEQS]){deep, 1 + (int)(test_rand(&rng) % 150), (int)(test_rand(&rng) % 70)}, &rng,
             false);
     }
+}
+
+/* The widest heads that a config may ask for, in the most groups. */
+static void test_widest(void **state) {
+    (void)state;
+    uint64_t rng = test_seed();
+    const gy_cparm codecs[] = {AFF(8, 32), AFF(4, 64), AFF(3, 32)};
+    for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++)
+        check_shape(
+            (shape){1, 1, 1 << 14, 1 << 14, 0.01f, 0, false, false, {0}, codecs[i], codecs[i]},
+            (int[SEQS]){3, 2, 0}, &rng, true);
 }
 
 /* Every codec with every mask: a new one is covered by being listed. */
@@ -601,6 +612,7 @@ static void test_vectors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_widest),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_masks),
     };
