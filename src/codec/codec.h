@@ -46,6 +46,11 @@ typedef struct {
     uint16_t group;
 } gy_cparm; /* a value: compared, hashed. stype: gy_codec_kind
                F32, F16 or BF16 of affine scales */
+
+static inline bool gy_cparm_same(gy_cparm a, gy_cparm b) {
+    return a.kind == b.kind && a.bits == b.bits && a.stype == b.stype && a.group == b.group;
+}
+
 typedef struct {
     gy_cparm c;
     int rows, cols;

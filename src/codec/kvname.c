@@ -196,7 +196,7 @@ const char *gy_kv_codec_name(gy_cparm k, gy_cparm v, char out[48]) {
         snprintf(out, 48, "%s-k%dv%d", v.kind == GY_CODEC_TURBOX_V ? "turbox" : "turbo", k.bits,
                  v.bits);
     } else {
-        bool one = k.kind == v.kind && k.bits == v.bits && k.stype == v.stype && k.group == v.group;
+        bool one = gy_cparm_same(k, v);
         snprintf(out, 48, one ? "%s" : "%s.%s", a, b);
     }
     return out;

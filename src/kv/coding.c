@@ -11,10 +11,6 @@
 
 /* ---- Layout ---- */
 
-static bool same_codec(gy_cparm a, gy_cparm b) {
-    return a.kind == b.kind && a.bits == b.bits && a.stype == b.stype && a.group == b.group;
-}
-
 /* K alone decides where V is a view of it or absent. */
 static gy_rc fits(const gy_kvspec *s, gy_kvpair c, gy_err *err) {
     static const gy_cparm plain = {.kind = GY_CODEC_F16};
@@ -68,9 +64,9 @@ static bool owns(const gy_kv *kv, int i) {
 
 static bool coding_is(const gy_kv *kv, int coding, const gy_kvpair *c) {
     for (int i = 0; i < kv->n_layers; i++)
-        if (owns(kv, i) && !(same_codec(kv->layer[i].coding[coding].c[0], c[i].k) &&
+        if (owns(kv, i) && !(gy_cparm_same(kv->layer[i].coding[coding].c[0], c[i].k) &&
                              (kv->spec[i].form != GY_KV_BOTH ||
-                              same_codec(kv->layer[i].coding[coding].c[1], c[i].v))))
+                              gy_cparm_same(kv->layer[i].coding[coding].c[1], c[i].v))))
             return false;
     return true;
 }
@@ -110,7 +106,7 @@ bool gy_kv_mixed(const gy_kv *kv, const struct gy_seq *seq, int layer) {
 /* Codes the first n rows of one head anew. Between equal codecs bytes are copied: coding twice
  * would round twice. */
 static void recode_head(const gy_rows *from, const gy_rows *to, int n, float *x) {
-    if (same_codec(from->c, to->c)) {
+    if (gy_cparm_same(from->c, to->c)) {
         for (int p = 0; p < 3; p++)
             if (to->plane[p]) memcpy(to->plane[p], from->plane[p], (size_t)n * (size_t)to->step[p]);
         return;

@@ -65,9 +65,6 @@ struct gy_kv {
 static inline uint8_t *gy_page_bytes(gy_page *page) {
     return (uint8_t *)page + GY_PAGE_HEAD;
 }
-static inline int gy_pages_for(int len) {
-    return len / GY_PAGE + (len % GY_PAGE != 0);
-}
 static inline int gy_group_in_use(const gy_kv_group *g) {
     return g->held - g->free - g->idle;
 }

@@ -29,6 +29,11 @@ typedef struct {
     int n, cap;
 } gy_pages;
 
+/* Pages that hold positions [0, len). */
+static inline int gy_pages_for(int len) {
+    return len / GY_PAGE + (len % GY_PAGE != 0);
+}
+
 struct gy_seq {
     int len;       /* positions held */
     int committed; /* rows >= committed may still be withdrawn; <= len */

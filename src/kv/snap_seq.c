@@ -20,13 +20,9 @@ static void parts_free(parts *p) {
     gy_free(p->data);
 }
 
-static int pages_of(int len) {
-    return len / GY_PAGE + (len % GY_PAGE != 0);
-}
-
 /* Fills p with the pages that seq holds; a page cut short is a copy, with the rest zero. */
 static bool collect(const gy_kv *kv, const struct gy_seq *seq, parts *p) {
-    int groups = gy_kv_groups(kv), all = pages_of(seq->len);
+    int groups = gy_kv_groups(kv), all = gy_pages_for(seq->len);
     size_t most = (size_t)groups * (size_t)all + GY_STATE_MARKS;
     p->page = gy_alloc_n(most, sizeof *p->page);
     p->data = gy_alloc_n(most, sizeof *p->data);
@@ -184,7 +180,7 @@ static gy_rc fill(gy_kv *kv, const gy_snap *s, tables *t, gy_err *err) {
 
 static gy_rc load(gy_kv *kv, const gy_snap *s, struct gy_seq **out, gy_err *err) {
     int len = s->head.n_tok - s->head.replay;
-    tables t = {.len = len, .pages = pages_of(len), .groups = gy_kv_groups(kv)};
+    tables t = {.len = len, .pages = gy_pages_for(len), .groups = gy_kv_groups(kv)};
     gy_page *const *at[GY_KV_GROUPS] = {0};
     struct gy_seq *seq = NULL;
     gy_rc rc = fill(kv, s, &t, err);

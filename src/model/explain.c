@@ -161,12 +161,8 @@ static void slot_text(char text[12], int slot) {
         snprintf(text, 12, "s%d", slot);
 }
 
-static bool same_codec(gy_cparm a, gy_cparm b) {
-    return a.kind == b.kind && a.bits == b.bits && a.stype == b.stype && a.group == b.group;
-}
-
 static bool alike(const gy_kvspec *a, const gy_kvspec *b) {
-    return same_codec(a->k, b->k) && same_codec(a->v, b->v) && a->heads == b->heads &&
+    return gy_cparm_same(a->k, b->k) && gy_cparm_same(a->v, b->v) && a->heads == b->heads &&
            a->kdim == b->kdim && a->vdim == b->vdim && a->donor == b->donor &&
            a->keep.policy == b->keep.policy && a->keep.window == b->keep.window &&
            a->keep.sinks == b->keep.sinks && a->conv == b->conv && a->scan == b->scan;

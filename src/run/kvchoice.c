@@ -12,10 +12,6 @@ enum { FILE_MAX = 1 << 20, GROUP_DEFAULT = 64 };
 
 static const gy_cparm f16 = {.kind = GY_CODEC_F16};
 
-static bool same_codec(gy_cparm a, gy_cparm b) {
-    return a.kind == b.kind && a.bits == b.bits && a.stype == b.stype && a.group == b.group;
-}
-
 /* ---- One entry of a file ---- */
 
 static gy_rc by_bits(int64_t bits, int64_t group, gy_kvpair *out, gy_err *err) {
@@ -132,7 +128,7 @@ gy_rc gy_kv_choose(const char *text, int n_layers, gy_kvpair **out, char name[GY
     bool one = true;
     for (int i = 0; i < n_layers; i++) {
         if (!file) kv[i] = pair;
-        one &= same_codec(kv[i].k, kv[0].k) && same_codec(kv[i].v, kv[0].v);
+        one &= gy_cparm_same(kv[i].k, kv[0].k) && gy_cparm_same(kv[i].v, kv[0].v);
     }
     if (n_layers) pair = kv[0];
     if (one)
