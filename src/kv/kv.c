@@ -29,7 +29,8 @@ static gy_rc layer_place(gy_kv *kv, int i, gy_err *err) {
     gy_kv_place *p = &kv->layer[i];
     p->owner = i, p->group = -1;
     if (s->donor >= 0) {
-        if (s->donor >= i || kv->spec[s->donor].donor >= 0)
+        if (s->donor >= i || kv->spec[s->donor].donor >= 0 ||
+            kv->spec[s->donor].keep.policy == GY_KEEP_STATE)
             return gy_fail(err, GY_EFORMAT, "layer %d: cannot read the KV of layer %d", i,
                            s->donor);
         *p = kv->layer[s->donor];

@@ -6,7 +6,6 @@
  * `end` as the length, it must be attention by its definition. */
 #include <math.h>
 
-#include "cpu/cpu.h"
 #include "prop/kv_rig.h"
 
 enum { T = 230 };
@@ -14,58 +13,6 @@ enum { T = 230 };
 static const char *const codecs[] = {"f32",  "f16",        "q8.64",      "q4.32",
                                      "k8v4", "turbo-k8v3", "turbox-k4v4"};
 enum { CODECS = sizeof codecs / sizeof *codecs };
-
-typedef struct {
-    gy_engine *e; /* writes */
-    gy_plan *plan;
-    gy_op *op;
-    gy_be *be; /* asks */
-    int asked;
-} reader;
-
-static reader reader_of(gy_engine *e, int threads) {
-    reader r = {.e = e};
-    gy_err err = {0};
-    gy_plan *p = calloc(1, sizeof *p);
-    *p = *e->plan;
-    r.op = calloc((size_t)p->n_ops, sizeof *r.op);
-    p->op = r.op, p->n_ops = 0;
-    for (int i = 0; i < e->plan->n_ops; i++)
-        if (e->plan->op[i].kind != GY_OP_KVPUT) p->op[p->n_ops++] = e->plan->op[i];
-    r.plan = p;
-    assert_ok(gy_cpu_new(p, e->kv, threads, GY_BE_EXACT, NULL, 64, &r.be, &err), err);
-    return r;
-}
-
-static void reader_free(reader *r) {
-    r->be->free(r->be);
-    free(r->op), free(r->plan);
-}
-
-/* Rows of tok[n] at pos0 .. of one sequence; end: see gy_batch. */
-static void ask(reader *r, gy_seq *s, const int32_t *tok, int n, int pos0, int end, float *logits) {
-    int32_t pos[64], of[64] = {0}, out[64];
-    gy_span span = {.n = n, .pos0 = pos0};
-    gy_reach also[64];
-    gy_err err = {0};
-    assert_true(n <= 64);
-    for (int i = 0; i < n; i++) pos[i] = pos0 + i, out[i] = i, also[i] = (gy_reach){0, 0, end};
-    gy_batch b = {.rows = n,
-                  .spans = 1,
-                  .outs = n,
-                  .tok = tok,
-                  .pos = pos,
-                  .of = of,
-                  .span = &span,
-                  .out = out,
-                  .seq = &s,
-                  .also = also,
-                  .logits = logits};
-    r->be->begin(r->be, &b);
-    for (int i = 0; i < r->plan->n_ops; i++) r->be->run(r->be, r->plan->op + i, &b);
-    assert_ok(r->be->end(r->be, &err), err);
-    r->asked += n;
-}
 
 static void same(const char *what, const char *kv, rig_layout l, const float *a, const float *b,
                  int n) {
@@ -81,7 +28,7 @@ static int run(gy_model *m, rig_layout l, const char *kv) {
     gy_err err = {0};
     gy_engine *e = rig_engine(m, l, (rig_options){kv, NULL, 2, 100}, &err);
     if (!e) fail_msg("%s: %s", kv, err.msg);
-    reader r = reader_of(e, 2);
+    rig_reader r = rig_reader_of(e, 2);
     gy_seq *s = rig_seq(e), *t = rig_seq(e);
     int32_t ids[T];
     uint64_t rng = 5;
@@ -93,22 +40,22 @@ static int run(gy_model *m, rig_layout l, const char *kv) {
         rig_feed(e, s, ids + len, n, 0, want + (size_t)len * RIG_VOCAB);
         /* Its last rows, and rows up to a page ago: the window still holds what these saw. */
         int back = len + n < GY_PAGE ? len + n : GY_PAGE;
-        ask(&r, s, ids + len + n - back, back, len + n - back, 0, got);
+        rig_ask(&r, s, ids + len + n - back, back, len + n - back, 0, got);
         same("the last page", kv, l, want + (size_t)(len + n - back) * RIG_VOCAB, got, back);
     }
     /* An earlier length: as if the sequence had ended there. */
     for (int cut = T - 30; cut < T; cut += 7) {
-        ask(&r, s, ids + cut - 1, 1, cut - 1, cut, got);
+        rig_ask(&r, s, ids + cut - 1, 1, cut - 1, cut, got);
         same("an earlier length", kv, l, want + (size_t)(cut - 1) * RIG_VOCAB, got, 1);
     }
     /* Drafts are not seen by whoever asks up to what is committed. */
     int32_t wrong[5] = {1, 2, 3, 4, 5};
-    ask(&r, s, ids, 1, T, T, got);
+    rig_ask(&r, s, ids, 1, T, T, got);
     rig_feed(e, s, wrong, 5, 5, NULL);
-    ask(&r, s, ids, 1, T, T, more);
+    rig_ask(&r, s, ids, 1, T, T, more);
     same("beside drafts", kv, l, got, more, 1);
     assert_ok(gy_seq_settle(e, s, 0, &err), err);
-    ask(&r, s, ids, 1, T, T, more);
+    rig_ask(&r, s, ids, 1, T, T, more);
     same("after drafts", kv, l, got, more, 1);
     /* Recoded: a view of what is stored now. */
     if (!gy_seq_transition(e, s, "q8", 0, &err)) {
@@ -116,13 +63,13 @@ static int run(gy_model *m, rig_layout l, const char *kv) {
         rig_feed(e, s, ids, 1, 0, want);
         assert_ok(gy_seq_fork(e, s, &f, &err), err);
         rig_feed(e, f, ids + 1, 30, 0, NULL);
-        ask(&r, s, ids, 1, T, 0, got), same("recoded", kv, l, want, got, 1);
-        ask(&r, f, ids, 1, T, T + 1, got), same("recoded and gone on", kv, l, want, got, 1);
+        rig_ask(&r, s, ids, 1, T, 0, got), same("recoded", kv, l, want, got, 1);
+        rig_ask(&r, f, ids, 1, T, T + 1, got), same("recoded and gone on", kv, l, want, got, 1);
         gy_seq_free(e, f);
     }
     int asked = r.asked;
     gy_seq_free(e, s), gy_seq_free(e, t);
-    reader_free(&r);
+    rig_reader_free(&r);
     gy_engine_free(e);
     return asked;
 }
@@ -147,7 +94,7 @@ static void beyond(void **state) {
         gy_model *m = rig_model((rig_layout)l);
         gy_err err = {0};
         gy_engine *e = rig_engine(m, (rig_layout)l, (rig_options){"q8.64", NULL, 1, 64}, &err);
-        reader r = reader_of(e, 1);
+        rig_reader r = rig_reader_of(e, 1);
         gy_seq *s = rig_seq(e);
         int32_t ids[LEN];
         double off = 0, gap = 0;
@@ -157,7 +104,7 @@ static void beyond(void **state) {
         int last = 0;
         while (r.plan->op[last].kind != GY_OP_ATTN) last++;
         r.plan->n_ops = last + 1;
-        ask(&r, s, ids + 3, 1, LEN, LEN, logits);
+        rig_ask(&r, s, ids + 3, 1, LEN, LEN, logits);
         const gy_op *op = r.plan->op + last;
         int ld, lo = l == RIG_WINDOW_ ? LEN - RIG_WINDOW + 1 : 0;
         const float *q = r.be->slot(r.be, op->in[0], &ld), *o = r.be->slot(r.be, op->out, &ld);
@@ -191,7 +138,7 @@ static void beyond(void **state) {
         printf("%s: off by %.2g, plain float loops by %.2g\n", rig_layout_names[l], off, gap);
         assert_true(off <= 10 * gap);
         gy_seq_free(e, s);
-        reader_free(&r);
+        rig_reader_free(&r);
         gy_engine_free(e);
         gy_model_unref(m);
     }

@@ -1,5 +1,7 @@
 #include "prop/kv_rig.h"
 
+#include "cpu/cpu.h"
+
 const char *const rig_layout_names[RIG_LAYOUTS] = {"all",   "window", "both",   "kept", "chunk",
                                                    "donor", "sinks",  "latent", "state"};
 
@@ -198,4 +200,50 @@ int rig_same_pages(const char *what, gy_engine *ea, const gy_seq *a, gy_engine *
         }
     }
     return count;
+}
+
+/* ---- Readers ---- */
+
+rig_reader rig_reader_of(gy_engine *e, int threads) {
+    rig_reader r = {.e = e};
+    gy_err err = {0};
+    gy_plan *p = calloc(1, sizeof *p);
+    *p = *e->plan;
+    r.op = calloc((size_t)p->n_ops, sizeof *r.op);
+    p->op = r.op, p->n_ops = 0;
+    for (int i = 0; i < e->plan->n_ops; i++)
+        if (e->plan->op[i].kind != GY_OP_KVPUT) p->op[p->n_ops++] = e->plan->op[i];
+    r.plan = p;
+    assert_ok(gy_cpu_new(p, e->kv, threads, GY_BE_EXACT, NULL, 64, &r.be, &err), err);
+    return r;
+}
+
+void rig_reader_free(rig_reader *r) {
+    r->be->free(r->be);
+    free(r->op), free(r->plan);
+}
+
+void rig_ask(rig_reader *r, gy_seq *s, const int32_t *tok, int n, int pos0, int end,
+             float *logits) {
+    int32_t pos[64], of[64] = {0}, out[64];
+    gy_span span = {.n = n, .pos0 = pos0};
+    gy_reach also[64];
+    gy_err err = {0};
+    assert_true(n <= 64);
+    for (int i = 0; i < n; i++) pos[i] = pos0 + i, out[i] = i, also[i] = (gy_reach){0, 0, end};
+    gy_batch b = {.rows = n,
+                  .spans = 1,
+                  .outs = n,
+                  .tok = tok,
+                  .pos = pos,
+                  .of = of,
+                  .span = &span,
+                  .out = out,
+                  .seq = &s,
+                  .also = also,
+                  .logits = logits};
+    r->be->begin(r->be, &b);
+    for (int i = 0; i < r->plan->n_ops; i++) r->be->run(r->be, r->plan->op + i, &b);
+    assert_ok(r->be->end(r->be, &err), err);
+    r->asked += n;
 }

@@ -52,4 +52,20 @@ gy_seq *rig_seq(gy_engine *e);
 int rig_same_pages(const char *what, gy_engine *ea, const gy_seq *a, gy_engine *eb,
                    const gy_seq *b);
 
+/* Reads what others wrote: the plan of e without its KVPUTs, as a drafter or a layer that borrows
+ * another's K and V does. */
+typedef struct {
+    gy_engine *e; /* writes */
+    gy_plan *plan;
+    gy_op *op;
+    gy_be *be; /* asks */
+    int asked; /* rows */
+} rig_reader;
+rig_reader rig_reader_of(gy_engine *e, int threads);
+void rig_reader_free(rig_reader *r);
+
+/* Rows of tok[n], n <= 64, at positions pos0 .. of one sequence, which does not change; end: see
+ * gy_batch. logits: [n, vocab]. */
+void rig_ask(rig_reader *r, gy_seq *s, const int32_t *tok, int n, int pos0, int end, float *logits);
+
 #endif
