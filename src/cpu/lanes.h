@@ -10,6 +10,7 @@
 #define GY_CPU_LANES_H
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -64,11 +65,13 @@ static inline v8 v8_load_u8(const void *p) { /* 8 bytes as floats */
 static inline v8 v8_load_s8(const void *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
 }
-/* Entries of a table by eight codes of 3 bits; reads a fourth byte. */
-static inline v8 v8_load_u3(const void *p, const float *table) {
-    __m256i w = _mm256_set1_epi32((int)gy_load_u32(p));
-    w = _mm256_srlv_epi32(w, _mm256_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21));
-    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), w);
+/* Entries of a table by eight codes of 3 bits: the first eight of the sixteen at p, or the second
+ * ones. Four bytes are read, and they lie within the six of the sixteen. */
+static inline v8 v8_load_u3(const void *p, bool second, const float *table) {
+    __m256i w = _mm256_set1_epi32((int)gy_load_u32((const char *)p + (second ? 2 : 0)));
+    const __m256i by = second ? _mm256_setr_epi32(8, 11, 14, 17, 20, 23, 26, 29)
+                              : _mm256_setr_epi32(0, 3, 6, 9, 12, 15, 18, 21);
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), _mm256_srlv_epi32(w, by));
 }
 static inline v8 v8_load_u4(const void *p) { /* 4 bytes, lowest bits first */
     __m256i w = _mm256_set1_epi32((int)gy_load_u32(p));
@@ -202,8 +205,9 @@ static inline v8 v8_load_u8(const void *p) {
 static inline v8 v8_load_s8(const void *p) {
     GY_LANES_MAP((float)((const int8_t *)p)[i]);
 }
-static inline v8 v8_load_u3(const void *p, const float *table) {
-    GY_LANES_MAP(table[gy_load_u32(p) >> 3 * i & 7]);
+static inline v8 v8_load_u3(const void *p, bool second, const float *table) {
+    const uint32_t w = gy_load_u32((const char *)p + (second ? 2 : 0)) >> (second ? 8 : 0);
+    GY_LANES_MAP(table[w >> 3 * i & 7]);
 }
 static inline v8 v8_load_u4(const void *p) {
     GY_LANES_MAP((float)(((const uint8_t *)p)[i / 2] >> (i & 1) * 4 & 15));
