@@ -1,5 +1,5 @@
 if(TARGET gyre)
-  foreach(name get cli chat cache install invariance)
+  foreach(name get cli chat cache install invariance bench)
     if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_${name}.py)
       add_test(NAME cli_${name} COMMAND ${PYTHON3} ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_${name}.py)
       set_tests_properties(cli_${name} PROPERTIES ENVIRONMENT "GYRE_BIN=$<TARGET_FILE:gyre>;GYRE_TEST_SHARED=${GY_SHARED_DATA}")
