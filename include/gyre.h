@@ -257,7 +257,11 @@ GY_API gy_rc gy_seq_trim(gy_engine *engine, gy_seq *seq, int len, gy_err *err);
 /* Keeps positions from `first` on, a multiple of 64, with other KV codecs (as in
  * gy_engine_options), what the sequence holds and what will come. No other sequence changes; this
  * one shares no prefixes from then on, cannot be saved, and cannot be trimmed to positions that
- * were computed from what the old codecs had kept (GY_ELIMIT). */
+ * were computed from what the old codecs had kept (GY_ELIMIT). Codecs that those positions have
+ * already change nothing, nor does a failure: GY_EARG also while drafts are unsettled or, after a
+ * trim of a recurrent model, tokens wait to be replayed; GY_ELIMIT for a ninth choice of codecs in
+ * one engine, the engine's own being the first, and for full KV memory; GY_EUNSUPPORTED for a codec
+ * that the heads do not fit, and for a later border than an earlier call's. */
 GY_API gy_rc gy_seq_transition(gy_engine *engine, gy_seq *seq, const char *kv, int first,
                                gy_err *err);
 

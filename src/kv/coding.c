@@ -196,6 +196,8 @@ gy_rc gy_kv_transition(gy_kv *kv, struct gy_seq *seq, int coding, int first, gy_
         return gy_fail(err, GY_EARG, "drafts of the sequence wait to be settled");
     if (seq->replay) /* they were computed before, and must be again, with what is stored now */
         return gy_fail(err, GY_EARG, "%d tokens of the sequence wait to be fed again", seq->replay);
+    /* From there on they are what is wanted. */
+    if (coding == seq->coding && (border >= seq->border || coding == seq->early)) return GY_OK;
     /* Pages before the border keep one coding. */
     if (seq->border && border > seq->border && seq->early != seq->coding)
         return gy_fail(err, GY_EUNSUPPORTED,

@@ -96,9 +96,9 @@ gy_rows gy_kv_page_rows(const gy_kv *kv, const struct gy_seq *seq, int layer, in
 gy_rc gy_kv_coding(gy_kv *kv, const gy_kvpair *layer, int *coding, gy_err *err);
 /* From position `first` on, a multiple of GY_PAGE, seq is kept in a coding: what it holds is coded
  * anew, what will be appended is coded so when put. Only this sequence changes; pages that it
- * shares are left to the others. On failure nothing has changed. Rows below seq->len were computed
- * from the old codes: going back among them would give other bits, so it is refused from then on.
- */
+ * shares are left to the others. On failure nothing has changed, nor where that is the coding
+ * already. Rows below seq->len were computed from the old codes: going back among them would give
+ * other bits, so it is refused from then on. */
 gy_rc gy_kv_transition(gy_kv *kv, struct gy_seq *seq, int coding, int first, gy_err *err);
 /* Whether the V rows of seq come, or will come, both turned (gy_codec.turn) and not: then each
  * page's sum must be turned back by itself, else the sum of all of them is, once. A property of the

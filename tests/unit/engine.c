@@ -111,6 +111,73 @@ static void memory_limit(void **state) {
     gy_engine_free(e);
 }
 
+/* What gyre.h says that gy_seq_transition refuses, and that nothing has changed then. */
+static void transitions(void **state) {
+    (void)state;
+    static const char *const more[6] = {"f16.bf16", "f16.f32", "bf16.f16",
+                                        "bf16.f32", "f32.f16", "f32.bf16"};
+    gy_engine *e = engine(256, 2, 64);
+    gy_seq *s = sequence(e);
+    int32_t ids[200];
+    gy_err err = {0};
+    for (int i = 0; i < 200; i++) ids[i] = i;
+    assert_ok(gy_step(e, &(gy_feed){s, ids, 150, 150, 2}, 1, NULL, &err), err);
+    assert_int_equal(gy_seq_transition(e, s, "f16", 0, &err), GY_EARG); /* drafts wait */
+    assert_non_null(strstr(err.msg, "settled"));
+    assert_ok(gy_seq_settle(e, s, 1, &err), err);
+    /* The codecs that it has: as if nobody had asked, so that it may go back anywhere. */
+    assert_ok(gy_seq_transition(e, s, "f16", 0, &err), err);
+    assert_ok(gy_seq_transition(e, s, "f16", 64, &err), err);
+    assert_ok(gy_seq_trim(e, s, 140, &err), err);
+    assert_int_equal(gy_seq_transition(e, s, "f16", 63, &err), GY_EARG);
+    assert_int_equal(gy_seq_transition(e, s, "f17", 0, &err), GY_EARG);
+    assert_int_equal(gy_seq_transition(e, s, "q4.128", 0, &err), GY_EUNSUPPORTED); /* of 16 */
+    assert_ok(gy_seq_trim(e, s, 139, &err), err);
+    assert_ok(gy_seq_transition(e, s, "bf16", 64, &err), err);
+    assert_int_equal(gy_seq_trim(e, s, 130, &err), GY_ELIMIT);
+    assert_ok(gy_step(e, &(gy_feed){s, ids, 20, 20, 0}, 1, NULL, &err), err);
+    assert_ok(gy_seq_transition(e, s, "bf16", 64, &err), err);
+    assert_ok(gy_seq_transition(e, s, "bf16", 128, &err), err);
+    assert_ok(gy_seq_trim(e, s, 139, &err), err); /* as before these two */
+    assert_int_equal(gy_seq_transition(e, s, "f32", 128, &err), GY_EUNSUPPORTED);
+    assert_int_equal(gy_seq_len(s), 139);
+    assert_ok(gy_seq_transition(e, s, "bf16", 0, &err), err); /* the first page too: no border */
+    assert_ok(gy_seq_transition(e, s, "bf16", 128, &err), err);
+    for (int i = 0; i < 6; i++) { /* after f16, bf16 and f32 */
+        gy_rc rc = gy_seq_transition(e, s, more[i], 0, &err);
+        if (rc != (i < 5 ? GY_OK : GY_ELIMIT)) fail_msg("%s: %s", more[i], gy_rc_name(rc));
+    }
+    assert_int_equal(gy_seq_len(s), 139);
+    gy_seq_free(e, s);
+    gy_engine_free(e);
+}
+
+/* A recurrent model that went back among its tokens must first compute them again. */
+static void transition_waits(void **state) {
+    (void)state;
+    gy_engine_options o = {.threads = 1, .context = 256, .chunk = 64};
+    gy_model *m;
+    gy_engine *e;
+    int32_t ids[80];
+    gy_err err = {0};
+    for (int i = 0; i < 80; i++) ids[i] = i;
+    assert_ok(gy_model_open(data_path("models/qwen3_5"), &(gy_model_options){.no_tokenizer = true},
+                            &m, &err),
+              err);
+    assert_ok(gy_engine_new(m, &o, &e, &err), err);
+    gy_seq *s = sequence(e);
+    assert_ok(gy_step(e, &(gy_feed){s, ids, 80, 80, 0}, 1, NULL, &err), err);
+    assert_ok(gy_seq_trim(e, s, 70, &err), err);
+    assert_int_equal(gy_seq_transition(e, s, "q8", 0, &err), GY_EARG);
+    assert_non_null(strstr(err.msg, "fed again"));
+    assert_int_equal(gy_seq_len(s), 70);
+    assert_ok(gy_step(e, &(gy_feed){s, ids, 1, 1, 0}, 1, NULL, &err), err);
+    assert_ok(gy_seq_transition(e, s, "q8", 0, &err), err);
+    gy_seq_free(e, s);
+    gy_engine_free(e);
+    gy_model_unref(m);
+}
+
 typedef struct {
     gy_engine *e;
     int prefill, token, end, stop_after, cancel_after;
@@ -294,6 +361,7 @@ int main(void) {
         cmocka_unit_test(wrong_feeds),    cmocka_unit_test(memory_limit),
         cmocka_unit_test(greedy),         cmocka_unit_test(endings),
         cmocka_unit_test(wrong_requests), cmocka_unit_test(memory_runs_out),
+        cmocka_unit_test(transitions),    cmocka_unit_test(transition_waits),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -179,8 +179,12 @@ static void mix(void **state) {
     check_all("mix", kv, a);
     assert_int_equal(a->reusable, 0);
     /* The border may come down, not go up. */
-    assert_int_equal(gy_kv_transition(kv, a, coding, 3 * GY_PAGE, &err), GY_EUNSUPPORTED);
-    assert_ok(gy_kv_transition(kv, a, turbo, GY_PAGE, (err = (gy_err){0}, &err)), err);
+    assert_int_equal(gy_kv_transition(kv, a, turbo, 3 * GY_PAGE, &err), GY_EUNSUPPORTED);
+    /* What is there already is no change. */
+    assert_ok(gy_kv_transition(kv, a, coding, 3 * GY_PAGE, (err = (gy_err){0}, &err)), err);
+    assert_ok(gy_kv_transition(kv, a, coding, 2 * GY_PAGE, &err), err);
+    assert_true(!a->reusable && a->border == 2);
+    assert_ok(gy_kv_transition(kv, a, turbo, GY_PAGE, &err), err);
     assert_int_equal(kind_at(kv, a, 0), GY_CODEC_F32);
     assert_int_equal(kind_at(kv, a, 1), GY_CODEC_TURBO_K);
     assert_true(gy_kv_mixed(kv, a, 0));
