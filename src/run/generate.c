@@ -39,6 +39,10 @@ static gy_rc check(const gy_engine *e, const struct gy_seq *seq, const gy_reques
         return gy_fail(err, GY_ELIMIT,
                        "request: %d tokens after %d held do not fit the context of %d", r->n,
                        gy_seq_len(seq), e->context);
+    for (int i = 0; i < r->n; i++) /* before the first chunk changes the sequence */
+        if (r->ids[i] < 0 || r->ids[i] >= e->vocab)
+            return gy_fail(err, GY_EARG, "request: token id %d at %d is not in 0..%d", r->ids[i], i,
+                           e->vocab - 1);
     return GY_OK;
 }
 

@@ -293,7 +293,9 @@ static void wrong_requests(void **state) {
     (void)state;
     gy_engine *e = engine(64, 1, 16);
     gy_seq *q = sequence(e);
-    const int32_t many[65] = {0}, beyond[1] = {VOCAB};
+    /* Wrong ones in the last of three chunks. */
+    const int32_t many[65] = {0}, beyond[1] = {VOCAB}, late[40] = {[39] = VOCAB},
+                  negative[40] = {[35] = -1};
     const struct {
         const char *what;
         gy_request r;
@@ -305,6 +307,8 @@ static void wrong_requests(void **state) {
         {"stop", {.ids = prompt, .n = 1, .n_stop = -1}, GY_EARG},
         {"temperature", {.ids = prompt, .n = 1, .sampling.min_p = 7}, GY_EARG},
         {"id", {.ids = beyond, .n = 1}, GY_EARG},
+        {"last id", {.ids = late, .n = 40}, GY_EARG},
+        {"negative id", {.ids = negative, .n = 40}, GY_EARG},
         {"context", {.ids = many, .n = 65}, GY_ELIMIT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
