@@ -142,10 +142,13 @@ gy_rc gy_store_put(gy_store *s, const gy_store_page *page, const char *kv_name, 
 
 /* ---- Sweeping ---- */
 
+/* Names of one page's files begin with the same HEX digits. */
+enum { HEX = 64 };
+
 typedef struct {
-    char name[80];
-    int64_t bytes;
-    struct timespec used;
+    char name[80], parent[HEX + 1]; /* parent: "" when the file does not tell */
+    int64_t bytes, used;            /* used: nanoseconds */
+    int first;                      /* position of its first token */
 } entry;
 
 typedef struct {
@@ -186,7 +189,8 @@ static bool note(entries *list, const char *name, const struct stat *st) {
     }
     entry *e = &list->at[list->n++];
     snprintf(e->name, sizeof e->name, "%.79s", name);
-    e->bytes = st->st_size, e->used = st->st_mtim;
+    e->bytes = st->st_size, e->first = 0, *e->parent = 0;
+    e->used = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
     list->bytes += e->bytes;
     return true;
 }
@@ -207,11 +211,70 @@ static bool collect(gy_store *s, entries *list) {
     return ok;
 }
 
+/* ---- The order of going ---- */
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const entry *)a)->name, ((const entry *)b)->name);
+}
+
+/* The oldest first, and of equally old ones the deepest. */
 static int by_use(const void *a, const void *b) {
     const entry *x = a, *y = b;
-    if (x->used.tv_sec != y->used.tv_sec) return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
-    if (x->used.tv_nsec != y->used.tv_nsec) return x->used.tv_nsec < y->used.tv_nsec ? -1 : 1;
+    if (x->used != y->used) return x->used < y->used ? -1 : 1;
+    if (x->first != y->first) return x->first > y->first ? -1 : 1;
     return strcmp(x->name, y->name);
+}
+
+static int by_depth(const void *a, const void *b) {
+    const entry *x = *(entry *const *)a, *y = *(entry *const *)b;
+    return x->first != y->first ? (x->first > y->first ? -1 : 1) : 0;
+}
+
+static void read_link(gy_store *s, entry *e) {
+    gy_snap f;
+    const char *path = inside(s, e->name);
+    if (!path || gy_snap_open(s->io, path, &f, NULL)) return;
+    if (f.head.kind == GY_SNAP_PAGE) gy_digest_hex(&f.head.before, e->parent);
+    e->first = f.head.first;
+    gy_snap_close(&f);
+}
+
+/* The files of the page of that name, in a list sorted by name: [*at, end). */
+static size_t find_page(const entries *list, const char *hex, size_t *at) {
+    size_t lo = 0, hi = list->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (strncmp(list->at[mid].name, hex, HEX) < 0)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    for (*at = lo; lo < list->n && !strncmp(list->at[lo].name, hex, HEX);) lo++;
+    return lo;
+}
+
+/* A page is of use only while all before it are there, so it counts as used when it or one behind
+ * it was: then leaves go before their ancestors, whatever order they were written in and however
+ * coarse the clock of the disk is. */
+static bool use_ancestors(gy_store *s, entries *list) {
+    entry **deepest = gy_alloc_n(list->n, sizeof *deepest);
+    if (!deepest) return false;
+    for (size_t i = 0; i < list->n; i++) read_link(s, list->at + i);
+    qsort(list->at, list->n, sizeof *list->at, by_name);
+    for (size_t i = 0; i < list->n; i++) deepest[i] = list->at + i;
+    qsort(deepest, list->n, sizeof(entry *), by_depth);
+    for (size_t i = 0; i < list->n; i++) {
+        const entry *e = deepest[i];
+        size_t at, end;
+        /* Its own page's other files, then its parent's: not yet looked at, for they are less
+         * deep. A file that says otherwise is not believed. */
+        for (int parent = 0; parent < 2; parent++)
+            for (end = find_page(list, parent ? e->parent : e->name, &at); at < end; at++)
+                if (list->at[at].first < e->first + !parent && list->at[at].used < e->used)
+                    list->at[at].used = e->used;
+    }
+    gy_free(deepest);
+    return true;
 }
 
 void gy_store_sweep(gy_store *s) {
@@ -219,7 +282,8 @@ void gy_store_sweep(gy_store *s) {
     int fd = lock ? s->io->open(s->io->arg, lock, O_RDWR | O_CREAT, 0600) : -1;
     if (fd < 0) return;
     entries list = {0};
-    if (!flock(fd, LOCK_EX | LOCK_NB) && collect(s, &list) && list.bytes > s->cap) {
+    if (!flock(fd, LOCK_EX | LOCK_NB) && collect(s, &list) && list.bytes > s->cap &&
+        use_ancestors(s, &list)) {
         qsort(list.at, list.n, sizeof *list.at, by_use);
         for (size_t i = 0; i < list.n && list.bytes > s->cap; i++) {
             const char *path = inside(s, list.at[i].name);

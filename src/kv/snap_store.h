@@ -8,7 +8,8 @@
  * The files are the database: a page is there when its name is. Names say all that the bytes
  * depend on, so a file is never changed, any number of processes may share a folder, and whoever
  * writes a page that another has written meanwhile replaces it by the same bytes. Every failure is
- * a miss. Beyond the cap the files that were used longest ago go first.
+ * a miss. Beyond the cap the files that were used longest ago go first, leaves before their
+ * ancestors: a page is used when it or one behind it is.
  *
  * Owner: the caller, until gy_store_close. Thread: one at a time; processes: any number. */
 #ifndef GY_KV_SNAP_STORE_H

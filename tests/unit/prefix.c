@@ -612,6 +612,50 @@ static void test_large_folder(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* One flush of more than the folder may hold: what stays is a prefix from its beginning. */
+static void test_small_folder(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all), layer(window(70, 0))};
+    gy_err err = {0};
+    int32_t tok[LEN];
+    for (int i = 0; i < LEN; i++) tok[i] = i;
+    for (int pages = 1; pages < 10; pages++) {
+        char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+        rig *r = calloc(1, sizeof *r);
+        fault lazy = {.lazy = true};
+        gy_io io = fault_io(&lazy);
+        int got = 0;
+        assert_non_null(r);
+        assert_non_null(mkdtemp(dir));
+        r->layers = 2, r->spec = spec;
+        memset(&r->id, 2, sizeof r->id);
+        assert_ok(gy_kv_new(spec, 2, LEN, &r->kv, &err), err);
+        int64_t each =
+            2 * 4096 + (int64_t)(gy_kv_group_bytes(r->kv, 0) + gy_kv_group_bytes(r->kv, 1));
+        assert_ok(gy_store_open(dir, pages * each, &io, &r->store, &err), err);
+        for (int turn = 0; turn < 2; turn++) {
+            assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
+            gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+            got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[0], tok, LEN);
+            check_rows(r, spec, r->seq[0], "a small folder");
+            for (int at = got; !turn && at < 8 * GY_PAGE; at += GY_PAGE) {
+                feed(r, 0, tok + at, GY_PAGE);
+                gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+            }
+            assert_ok(gy_prefix_flush(r->prefix, 0, NULL, &err), err);
+            gy_kv_seq_free(r->kv, r->seq[0]);
+            gy_prefix_free(r->prefix);
+        }
+        if (got != (pages < 8 ? pages : 8) * GY_PAGE)
+            fail_msg("room for %d pages: %d positions found", pages, got);
+        gy_store_close(r->store), gy_kv_free(r->kv);
+        free(r);
+        snprintf(command, sizeof command, "rm -rf %s", dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 /* A sequence that went back to its beginning to feed its tokens again is not empty. */
 static void test_waiting_tokens(void **state) {
     (void)state;
@@ -650,7 +694,7 @@ int main(void) {
         cmocka_unit_test(test_order),          cmocka_unit_test(test_memory),
         cmocka_unit_test(test_files),          cmocka_unit_test(test_file_failures),
         cmocka_unit_test(test_two_roots),      cmocka_unit_test(test_large_folder),
-        cmocka_unit_test(test_waiting_tokens),
+        cmocka_unit_test(test_waiting_tokens), cmocka_unit_test(test_small_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,8 +223,8 @@ static void test_sweep(void **state) {
     assert_true(get(s, c, 1)); /* is the newest now */
     gy_store_sweep(s);
     for (int i = 0; i < PAGES; i++)
-        if (gy_store_has(s, &c->name[i + 1], i % 3) != (i == 1 || i > PAGES - 5))
-            fail_msg("page %d is %s", i, i == 1 || i > PAGES - 5 ? "gone" : "still there");
+        if (gy_store_has(s, &c->name[i + 1], i % 3) != (i < 5))
+            fail_msg("page %d is %s", i, i < 5 ? "gone" : "still there");
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (!there(foreign[i])) fail_msg("%s was deleted", foreign[i]);
     gy_store_get_stats(s, &st);
@@ -256,6 +256,78 @@ static void test_sweep(void **state) {
     gy_store_sweep(small);
     assert_false(get(small, c, 1));
     gy_store_close(small), gy_store_close(s);
+    free(c);
+}
+
+static void set_used(const chain *c, int i, int64_t seconds) {
+    char path[200];
+    struct timespec t[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
+    name_of(c, i, path);
+    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+}
+
+/* The first pages of the chain that are there; a page behind a missing one is of no use. */
+static int usable(gy_store *s, const chain *c, const char *what) {
+    int n = 0;
+    while (n < PAGES && gy_store_has(s, &c->name[n + 1], n % 3)) n++;
+    for (int i = n; i < PAGES; i++)
+        if (gy_store_has(s, &c->name[i + 1], i % 3))
+            fail_msg("%s: page %d went before page %d", what, n, i);
+    return n;
+}
+
+/* Leaves go before their ancestors, whatever the times of the files say, and a prefix whose end was
+ * used lately stays before another. */
+static void test_sweep_leaves(void **state) {
+    (void)state;
+    static const char *const times[] = {"ancestors first", "all at once", "leaves first",
+                                        "at random", "the leaf alone"};
+    gy_err err = {0};
+    chain *c = chain_new(0), *other = chain_new(1);
+    uint64_t seed = test_seed();
+    int sweeps = 0;
+    for (int way = 0; way < 5; way++)
+        for (int room = 0; room <= 2 * PAGES; room++, sweeps++) {
+            gy_store *s = store(room * (4096 + BYTES) + 100, &gy_io_system);
+            for (int i = 0; i < PAGES; i++) {
+                assert_ok(put(s, c, i, &err), err);
+                assert_ok(put(s, other, i, &err), err);
+                int64_t at[] = {i, 0, PAGES - i, (int64_t)(test_rand(&seed) % PAGES),
+                                i == PAGES - 1 ? 3 : 0};
+                set_used(c, i, 5000 + at[way]), set_used(other, i, 1000 + at[way]);
+            }
+            gy_store_sweep(s);
+            int newer = usable(s, c, times[way]), older = usable(s, other, times[way]);
+            if (newer != (room < PAGES ? room : PAGES) || newer + older != room)
+                fail_msg("%s, room for %d: %d and %d pages left", times[way], room, newer, older);
+            gy_store_close(s);
+        }
+    printf("leaves: %d sweeps leave what can be used\n", sweeps);
+    free(c), free(other);
+}
+
+/* Files whose links are no tree, or cannot be read, are swept as well. */
+static void test_sweep_links(void **state) {
+    (void)state;
+    gy_err err = {0};
+    chain *c = chain_new(0);
+    gy_store *s = store(3 * (4096 + BYTES), &gy_io_system);
+    char path[200];
+    for (int i = 0; i < PAGES; i++) { /* each is its own parent, or its child's child */
+        gy_digest before = c->name[i % 2 ? i + 1 : i + 2 > PAGES ? 0 : i + 2];
+        gy_store_page p = page_of(c, i, i % 3);
+        p.before = &before;
+        assert_ok(gy_store_put(s, &p, "f16", c->data[i], &err), err);
+        name_of(c, i, path);
+        if (i % 4 == 3) assert_int_equal(truncate(path, 4096 + i), 0);
+    }
+    gy_store_sweep(s);
+    assert_true(files(dir, ".kv") <= 3 + PAGES / 4 && files(dir, ".kv") >= 3);
+    gy_store_close(s);
+    s = store(1, &gy_io_system);
+    gy_store_sweep(s);
+    assert_int_equal(files(dir, ".kv"), 0);
+    gy_store_close(s);
     free(c);
 }
 
@@ -373,6 +445,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sweep_leaves, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sweep_links, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
         cmocka_unit_test_setup_teardown(test_processes, setup, teardown),
     };
