@@ -152,6 +152,10 @@ static const struct flag {
     {"n-prompt-gen", "-pg", TEXT, AT(n_both), CMD_BENCH, "P,N",
      "a prompt of P and then N tokens, in one test; pairs"},
     {"repetitions", "-r", INT, AT(repetitions), CMD_BENCH, "N", "runs of each test; default 5"},
+    {"compare", "", TEXT, AT(compare), CMD_BENCH, "OLD.json",
+     "beside each line the one of an earlier -o json; exit 1 when one is slower"},
+    {"threshold", "", FLOAT, AT(threshold), CMD_BENCH, "PCT",
+     "slower by more than this fails --compare; default 5"},
     {"stride", "", INT, AT(stride), CMD_PPL, "N", "tokens between windows; default the window"},
     {"num-samples", "", INT, AT(samples), CMD_PPL, "N", "windows at most; default all"},
     {"kl-base", "", TEXT, AT(kl_base), CMD_PPL, "FILE",
@@ -429,7 +433,8 @@ int cli_args_parse(cli_args *a, int argc, char **argv) {
                     .command_name = argv[1],
                     .logprobs = -1,
                     .show_reasoning = true,
-                    .repetitions = 5};
+                    .repetitions = 5,
+                    .threshold = 5};
     if (!a->command)
         return fprintf(stderr, "gyre: unknown command '%s'; gyre --help lists them\n", argv[1]),
                EXIT_USAGE;

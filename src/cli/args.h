@@ -83,7 +83,8 @@ typedef struct {
     gy_get_options get;
     const char *url, *sha256;
     /* bench, perplexity */
-    const char *n_prompt, *n_gen, *n_depth, *n_both, *batch, *format, *kl_base;
+    const char *n_prompt, *n_gen, *n_depth, *n_both, *batch, *format, *kl_base, *compare;
+    float threshold; /* percent */
     bool kl;
     int repetitions, stride, samples;
     /* inspect */

@@ -8,16 +8,13 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "cli/common.h"
+#include "cli/bench.h"
 
 enum { LIST = 32, SEQS = 256 };
 typedef struct {
     int at[LIST], n;
 } list;
-typedef struct {
-    int threads, depth, batch, prompt, gen;
-    double mean, sd, best;
-} test;
+typedef bench_test test;
 
 /* "1,2,8" and "128-512+128" and any mix. */
 static bool parse(const cli_args *a, const char *flag, const char *text, int least, list *out) {
@@ -82,66 +79,137 @@ static gy_rc measure(bench *b, test *t, int repetitions, gy_err *err) {
     return rc;
 }
 
-static void name(const test *t, char out[64]) {
-    int n = 0;
-    if (t->prompt) n = snprintf(out, 64, "pp%d", t->prompt);
-    if (t->gen) n += snprintf(out + n, 64 - (size_t)n, "%stg%d", n ? "+" : "", t->gen);
-    if (t->batch > 1) n += snprintf(out + n, 64 - (size_t)n, " x%d", t->batch);
-    if (t->depth) snprintf(out + n, 64 - (size_t)n, " @ d%d", t->depth);
-}
-
 static void put_field(gy_buf *b, const char *key, const char *value) {
     gy_buf_printf(b, ",\"%s\":", key);
     gy_buf_json(b, value, strlen(value));
 }
 
-static void put_json(gy_buf *b, const cli_args *a, const gy_model_info *m, const gy_engine_info *e,
-                     const test *t, const char *test_name, const char *arith) {
+/* What every line is written from. */
+typedef struct {
+    const cli_args *a;
+    const char *format;
+    bench_old *old; /* NULL: no --compare */
+    int lines, slower, compared;
+} report;
+
+typedef struct {
+    const gy_model_info *m;
+    bench_key key;
+    const test *t;
+    char name[64];
+    double old; /* rate of the earlier file; 0: not there */
+} line;
+
+static void put_json(gy_buf *b, const report *r, const line *l) {
+    const bench_key *k = &l->key;
     gy_buf_puts(b, "{\"schema_version\":1");
-    put_field(b, "model", m->type), put_field(b, "quant", m->quant);
-    put_field(b, "isa", gy_isa()), put_field(b, "arith", arith), put_field(b, "kv", e->kv);
-    put_field(b, "test", test_name);
+    put_field(b, "model", k->model), put_field(b, "quant", k->quant);
+    put_field(b, "isa", gy_isa()), put_field(b, "arith", k->arith), put_field(b, "kv", k->kv);
+    put_field(b, "test", l->name);
     gy_buf_printf(b,
                   ",\"weight_bytes\":%lld,\"parameters\":%lld,\"bits\":%d,\"threads\":%d,"
                   "\"n_prompt\":%d,\"n_gen\":%d,\"n_depth\":%d,\"batch\":%d,\"avg_ts\":%.3f,"
-                  "\"stddev_ts\":%.3f,\"best_ts\":%.3f,\"repetitions\":%d}",
-                  (long long)m->weight_bytes, (long long)m->parameters, gy_bits(), t->threads,
-                  t->prompt, t->gen, t->depth, t->batch, t->mean, t->sd, t->best, a->repetitions);
+                  "\"stddev_ts\":%.3f,\"best_ts\":%.3f,\"repetitions\":%d",
+                  (long long)k->weight_bytes, (long long)l->m->parameters, gy_bits(), k->threads,
+                  k->prompt, k->gen, k->depth, k->batch, l->t->mean, l->t->sd, l->t->best,
+                  r->a->repetitions);
+    if (l->old > 0)
+        gy_buf_printf(b, ",\"old_ts\":%.3f,\"ratio\":%.4f", l->old, l->t->mean / l->old);
+    else if (r->old)
+        gy_buf_puts(b, ",\"old_ts\":null,\"ratio\":null");
+    gy_buf_c(b, '}');
 }
 
-static void put(const cli_args *a, const gy_model_info *m, const gy_engine_info *e, const test *t,
-                int number) {
-    const char *f = a->json     ? "json"
-                    : a->format ? a->format
-                                : "md",
-               *arith = e->arith == GY_ARITH_EXACT ? "exact" : "fast";
-    char test_name[64], size[32];
+static void put_csv(gy_buf *b, const report *r, const line *l) {
+    const bench_key *k = &l->key;
+    if (!r->lines)
+        gy_buf_printf(b,
+                      "model,quant,weight_bytes,parameters,isa,arith,kv,threads,test,avg_ts,"
+                      "stddev_ts,best_ts%s\n",
+                      r->old ? ",old_ts,ratio" : "");
+    gy_buf_printf(b, "%s,%s,%lld,%lld,%s,%s,%s,%d,%s,%.3f,%.3f,%.3f", k->model, k->quant,
+                  (long long)k->weight_bytes, (long long)l->m->parameters, gy_isa(), k->arith,
+                  k->kv, k->threads, l->name, l->t->mean, l->t->sd, l->t->best);
+    if (l->old > 0)
+        gy_buf_printf(b, ",%.3f,%.4f", l->old, l->t->mean / l->old);
+    else if (r->old)
+        gy_buf_puts(b, ",,");
+    gy_buf_c(b, '\n');
+}
+
+static void put_md(gy_buf *b, const report *r, const line *l) {
+    const bench_key *k = &l->key;
+    char size[32];
+    cli_bytes(size, (double)k->weight_bytes);
+    if (!r->lines)
+        gy_buf_printf(b,
+                      "| model | weights | size | params | isa | arith | kv | threads | test | t/s "
+                      "|%s\n| --- | --- | ---: | ---: | --- | --- | --- | ---: | --- | ---: |%s\n",
+                      r->old ? " old t/s | ratio |" : "", r->old ? " ---: | ---: |" : "");
+    gy_buf_printf(b, "| %s | %s | %s | %.1f M | %s | %s | %s | %d | %s | %.2f +- %.2f |", k->model,
+                  k->quant, size, (double)l->m->parameters * 1e-6, gy_isa(), k->arith, k->kv,
+                  k->threads, l->name, l->t->mean, l->t->sd);
+    if (l->old > 0)
+        gy_buf_printf(b, " %.2f | %.3f |", l->old, l->t->mean / l->old);
+    else if (r->old)
+        gy_buf_puts(b, " - | - |");
+    gy_buf_c(b, '\n');
+}
+
+static void put(report *r, const gy_model_info *m, const gy_engine_info *e, const test *t) {
+    line l = {.m = m,
+              .t = t,
+              .key = {.model = m->type,
+                      .quant = m->quant,
+                      .arith = e->arith == GY_ARITH_EXACT ? "exact" : "fast",
+                      .kv = e->kv,
+                      .weight_bytes = m->weight_bytes,
+                      .threads = t->threads,
+                      .depth = t->depth,
+                      .batch = t->batch,
+                      .prompt = t->prompt,
+                      .gen = t->gen}};
     gy_buf b = {0};
-    name(t, test_name);
-    cli_bytes(size, (double)m->weight_bytes);
-    if (!strncmp(f, "json", 4)) {
-        bool array = !strcmp(f, "json");
-        gy_buf_puts(&b, !array ? "" : number ? ",\n " : "[");
-        put_json(&b, a, m, e, t, test_name, arith);
-        gy_buf_puts(&b, array ? "" : "\n");
-    } else if (!strcmp(f, "csv")) {
-        if (!number)
-            gy_buf_puts(&b, "model,quant,weight_bytes,parameters,isa,arith,kv,threads,test,avg_ts,"
-                            "stddev_ts,best_ts\n");
-        gy_buf_printf(&b, "%s,%s,%lld,%lld,%s,%s,%s,%d,%s,%.3f,%.3f,%.3f\n", m->type, m->quant,
-                      (long long)m->weight_bytes, (long long)m->parameters, gy_isa(), arith, e->kv,
-                      t->threads, test_name, t->mean, t->sd, t->best);
-    } else {
-        if (!number)
-            gy_buf_puts(&b, "| model | weights | size | params | isa | arith | kv | threads | test "
-                            "| t/s |\n| --- | --- | ---: | ---: | --- | --- | --- | ---: | --- | "
-                            "---: |\n");
-        gy_buf_printf(&b, "| %s | %s | %s | %.1f M | %s | %s | %s | %d | %s | %.2f +- %.2f |\n",
-                      m->type, m->quant, size, (double)m->parameters * 1e-6, gy_isa(), arith, e->kv,
-                      t->threads, test_name, t->mean, t->sd);
+    bench_name(&l.key, l.name);
+    if (r->old) l.old = bench_old_rate(r->old, &l.key);
+    if (l.old > 0) {
+        r->compared++;
+        r->slower += bench_slower(l.old, t->mean, (double)r->a->threshold);
     }
+    bool array = !strcmp(r->format, "json");
+    if (array) gy_buf_puts(&b, r->lines ? ",\n " : "[");
+    if (!strncmp(r->format, "json", 4))
+        put_json(&b, r, &l), gy_buf_puts(&b, array ? "" : "\n");
+    else if (!strcmp(r->format, "csv"))
+        put_csv(&b, r, &l);
+    else
+        put_md(&b, r, &l);
+    r->lines++;
     if (b.p) cli_put(b.p, b.n);
     gy_buf_free(&b);
+}
+
+/* What the comparison comes to: EXIT_FAIL when a line is slower, or none could be compared. */
+static int verdict(const report *r) {
+    char name[64];
+    for (int i = 0; i < r->old->n; i++) {
+        const struct bench_old_line *l = r->old->at + i;
+        if (l->met) continue;
+        char q[4][64]; /* the file's own words */
+        bench_name(&l->key, name);
+        fprintf(stderr, "--compare: not measured now: %s %s %s %s, %d threads, %s\n",
+                gy_err_quote(q[0], l->key.model, strlen(l->key.model)),
+                gy_err_quote(q[1], l->key.quant, strlen(l->key.quant)),
+                gy_err_quote(q[2], l->key.arith, strlen(l->key.arith)),
+                gy_err_quote(q[3], l->key.kv, strlen(l->key.kv)), l->key.threads, name);
+    }
+    if (!r->compared)
+        return fprintf(stderr, "--compare %s: no line of it was measured now\n", r->a->compare),
+               EXIT_FAIL;
+    if (r->slower)
+        fprintf(stderr, "--compare: %d of %d lines slower by more than %g %%\n", r->slower,
+                r->compared, (double)r->a->threshold);
+    return r->slower ? EXIT_FAIL : EXIT_OK;
 }
 
 typedef struct {
@@ -156,8 +224,8 @@ static int longest(const list *l) {
 }
 
 /* All tests of one engine (one thread count, one batch). */
-static int run_engine(const cli_args *a, gy_model *m, const plan *p, int threads, int batch,
-                      int *number) {
+static int run_engine(report *r, gy_model *m, const plan *p, int threads, int batch) {
+    const cli_args *a = r->a;
     int code = EXIT_OK,
         span = longest(&p->prompt) > longest(&p->gen) ? longest(&p->prompt) : longest(&p->gen);
     for (int i = 0; i < p->both.n; i += 2)
@@ -193,7 +261,7 @@ static int run_engine(const cli_args *a, gy_model *m, const plan *p, int threads
             else
                 t.prompt = p->both.at[2 * (i - alone)], t.gen = p->both.at[2 * (i - alone) + 1];
             if (!t.prompt && !t.gen) continue;
-            if (!measure(&b, &t, a->repetitions, &err)) put(a, &info, &engine, &t, (*number)++);
+            if (!measure(&b, &t, a->repetitions, &err)) put(r, &info, &engine, &t);
         }
     }
     cli_signals(NULL);
@@ -203,8 +271,9 @@ static int run_engine(const cli_args *a, gy_model *m, const plan *p, int threads
 }
 
 int cmd_bench(cli_args *a) {
-    int code = EXIT_OK, number = 0;
+    int code = EXIT_OK;
     plan p;
+    bench_old old = {0};
     static const char *const formats[] = {"md", "csv", "json", "jsonl"};
     bool known = !a->format;
     for (int i = 0; i < 4 && !known; i++) known = !strcmp(a->format, formats[i]);
@@ -225,12 +294,18 @@ int cmd_bench(cli_args *a) {
     if (!longest(&p.prompt) && !longest(&p.gen) && !longest(&p.both))
         return cli_usage(a, "--n-prompt and --n-gen are 0: nothing to measure");
     if (longest(&p.batch) > SEQS) return cli_usage(a, "--batch: at most %d", SEQS);
+    if (!(a->threshold >= 0 && a->threshold < 100))
+        return cli_usage(a, "--threshold %g: expected 0 to 100 percent", (double)a->threshold);
+    if (a->compare && (code = bench_old_read(a, a->compare, &old))) return code;
     gy_model *m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
-    if (!m) return code;
-    for (int t = 0; t < p.threads.n && !code; t++)
+    report r = {.a = a, .format = a->json ? "json" : a->format ? a->format : "md"};
+    r.old = a->compare ? &old : NULL;
+    for (int t = 0; m && t < p.threads.n && !code; t++)
         for (int b = 0; b < p.batch.n && !code; b++)
-            code = run_engine(a, m, &p, p.threads.at[t], p.batch.at[b], &number);
-    if (number && (a->json || (a->format && !strcmp(a->format, "json")))) cli_put("]\n", 2);
+            code = run_engine(&r, m, &p, p.threads.at[t], p.batch.at[b]);
+    if (r.lines && !strcmp(r.format, "json")) cli_put("]\n", 2);
+    if (!code && r.old) code = verdict(&r);
+    bench_old_free(&old);
     gy_model_unref(m);
     return code;
 }
