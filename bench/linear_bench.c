@@ -104,7 +104,7 @@ static void one(const char *name, gy_cparm c, shape s) {
 
 int main(int argc, char **argv) {
     shape s = {
-        .isa = gy_isa_avx2.usable() ? &gy_isa_avx2 : &gy_isa_generic,
+        .isa = gy_isa_find(NULL, NULL),
         .cols = 2048,
     };
     int rows[16] = {1, 4, 64, 512}, n_rows = 0, first = argc;
@@ -117,7 +117,9 @@ int main(int argc, char **argv) {
         } else if (!strcmp(argv[i], "--rows") && n_rows < 16) {
             rows[n_rows++] = atoi(value), i++;
         } else if (!strcmp(argv[i], "--isa")) {
-            if (!strcmp(value, "generic")) s.isa = &gy_isa_generic;
+            gy_err err = {0};
+            s.isa = gy_isa_find(value, &err);
+            if (!s.isa) return fprintf(stderr, "linear_bench: %s\n", err.msg), 2;
             i++;
         } else {
             first = i;

@@ -70,7 +70,7 @@ static const struct flag {
     {"memory-budget", "--budget", TEXT, AT(memory), CMD_MODEL | CMD_FIT, "BYTES",
      "refuse what would need more, such as 8G (fit: default what is available)"},
     {"isa", "", TEXT, AT(isa), CMD_MODEL | CMD_FIT, "NAME",
-     "force an instruction set: generic, avx2"},
+     "force an instruction set: generic, avx2, avx512"},
     {"ctx-size", "-c,--ctx,--context,--sequence-length", INT, AT(context), CMD_MODEL | CMD_FIT, "N",
      "context in tokens (perplexity: window, 512)"},
     {"chunk", "-ub,--prefill-chunk", INT, AT(chunk), CMD_MODEL | CMD_FIT, "N",

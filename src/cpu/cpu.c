@@ -11,6 +11,7 @@
 /* Best first. */
 static const gy_isa_table *const tables[] = {
 #if defined(__x86_64__)
+    &gy_isa_avx512,
     &gy_isa_avx2,
 #endif
     &gy_isa_generic,
@@ -27,7 +28,7 @@ const gy_isa_table *gy_isa_find(const char *name, gy_err *err) {
         return NULL;
     }
     char quoted[64];
-    gy_fail(err, GY_EARG, "instruction set \"%s\": expected \"avx2\" or \"generic\"",
+    gy_fail(err, GY_EARG, "instruction set \"%s\": expected \"avx512\", \"avx2\" or \"generic\"",
             gy_err_quote(quoted, name, strlen(name)));
     return NULL;
 }

@@ -5,8 +5,8 @@
  * into pool items.
  *
  *     cpu.c, rows.c, attn.c, linear.c (drivers, no arithmetic)
- *        -> gy_isa_table -> isa_generic.c | isa_avx2.c: lanes.h, then the bodies math.inc row.inc
- *                            kvdec.inc attn.inc linear.inc scan.inc
+ *        -> gy_isa_table -> isa_generic.c | isa_avx2.c | isa_avx512.c: lanes.h, then the bodies
+ *                            math.inc row.inc kvdec.inc attn.inc linear.inc scan.inc
  *
  * Bits: every function of every table gives the same bits (tests/prop). Lanes: dot products of f32
  * use 16 virtual lanes, lane i takes k = i mod 16 with fused multiply-add in ascending k, missing k
@@ -30,7 +30,7 @@ typedef struct {
     gy_isa_scan scan;  /* cpu/scan.h */
 } gy_isa_table;
 
-extern const gy_isa_table gy_isa_generic, gy_isa_avx2;
+extern const gy_isa_table gy_isa_generic, gy_isa_avx2, gy_isa_avx512;
 /* NULL or "": the best usable one. */
 const gy_isa_table *gy_isa_find(const char *name, gy_err *err);
 

@@ -255,6 +255,7 @@ static void check_equal(const rig *r, uint64_t *rng, bool few) {
         {"avx2", 1, 37, false, false},     {"avx2", 1, 512, true, false},
         {"avx2", 3, 100, true, false},     {"avx2", 2, 1, false, false},
         {"avx2", 4, 7, true, true},        {"generic", 2, 64, true, true},
+        {"avx512", 1, 37, false, false},   {"avx512", 3, 100, true, false},
     };
     float *out[SEQS];
     for (int i = 0; i < SEQS; i++)

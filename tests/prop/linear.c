@@ -183,7 +183,9 @@ static void assert_same(const float *a, const float *b, int rows, int n, const c
 
 /* ---- Kernels ---- */
 
-static const gy_isa_table *const isas[] = {&gy_isa_generic, &gy_isa_avx2};
+static const gy_isa_table *const isas[] = {&gy_isa_generic, &gy_isa_avx2, &gy_isa_avx512};
+enum { ISAS = sizeof isas / sizeof *isas };
+static int compared[ISAS]; /* products of each set that were held against the rule */
 
 /* Runs a table's kernel in steps of tile_n columns and tile_r rows. */
 static void kernel(const gy_isa_table *isa, const gy_weight *w, bool fast, const float *x, int rows,
@@ -222,7 +224,7 @@ static void check(const kind_case *k, int rows, int cols, int n, bool fast) {
           *got = calloc((size_t)(rows * n), sizeof *got);
     reference(&w, fast, x, rows, want);
     const int tiles[][2] = {{rows, n}, {1, n}, {3, 5}};
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+    for (int i = 0; i < ISAS; i++) {
         if (!isas[i]->usable()) continue;
         for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++) {
             if (i == 0 && t) continue;
@@ -232,6 +234,7 @@ static void check(const kind_case *k, int rows, int cols, int n, bool fast) {
             memset(got, 0xA5, (size_t)(rows * n) * sizeof *got);
             kernel(isas[i], &w, fast, x, rows, tiles[t][0], tiles[t][1], got);
             assert_same(got, want, rows, n, what, k->label, cols);
+            compared[i]++;
         }
     }
     free(x), free(want), free(got);
@@ -256,6 +259,24 @@ static void kernels_follow_the_rule(void **state) {
     }
 }
 
+/* After kernels_follow_the_rule: a set that this machine lacks is told, and counted as skipped. */
+static void every_set_was_compared(void **state) {
+    (void)state;
+    int missing = 0;
+    for (int i = 0; i < ISAS; i++) {
+        print_message("%s: %d products compared%s\n", isas[i]->name, compared[i],
+                      isas[i]->usable() ? "" : ": not on this CPU");
+        if (isas[i]->usable()) {
+            assert_int_equal(compared[i], (i ? 3 : 1) * compared[0]);
+            assert_true(compared[i] > 0);
+        }
+        missing += !isas[i]->usable();
+    }
+    if (!missing) return;
+    print_message("SKIP: %d of %d instruction sets\n", missing, ISAS);
+    skip();
+}
+
 /* Infinities and subnormals among the weights' scales and the activations: no NaN results are
  * compared. */
 static void coding_of_edges(void **state) {
@@ -269,9 +290,9 @@ static void coding_of_edges(void **state) {
     x[64] = 127.0f;
     x[100] = INFINITY, x[130] = NAN, x[170] = 3e38f, x[171] = -3.4e38f, x[200] = -INFINITY,
     x[201] = NAN;
-    gy_xrow row[2];
-    void *mem[2];
-    for (int i = 0; i < 2; i++) {
+    gy_xrow row[ISAS];
+    void *mem[ISAS];
+    for (int i = 0; i < ISAS; i++) {
         mem[i] = gy_alloc_aligned(gy_linear_coded(1, COLS));
         memset(mem[i], 0x5A, gy_linear_coded(1, COLS));
         row[i] = gy_linear_xrow(mem[i], COLS);
@@ -280,13 +301,14 @@ static void coding_of_edges(void **state) {
     for (int k = 64; k < 96; k++) assert_int_equal(row[0].q[k], (int)lrintf(x[k]));
     assert_int_equal(row[0].q[100], 0);
     assert_true(isinf(row[0].d[3]) && isnan(row[0].d[4]) && isnan(row[0].d[6]));
-    if (isas[1]->usable()) {
-        assert_memory_equal(row[0].q, row[1].q, COLS);
-        assert_memory_equal(row[0].sum, row[1].sum, COLS / 32 * 8);
+    for (int i = 1; i < ISAS; i++) {
+        if (!isas[i]->usable()) continue;
+        assert_memory_equal(row[0].q, row[i].q, COLS);
+        assert_memory_equal(row[0].sum, row[i].sum, COLS / 32 * 8);
         for (int j = 0; j < COLS / 32; j++)
-            assert_true(gy_f32_bits(row[0].d[j]) == gy_f32_bits(row[1].d[j]) || isnan(row[0].d[j]));
+            assert_true(gy_f32_bits(row[0].d[j]) == gy_f32_bits(row[i].d[j]) || isnan(row[0].d[j]));
     }
-    gy_free(mem[0]), gy_free(mem[1]);
+    for (int i = 0; i < ISAS; i++) gy_free(mem[i]);
 }
 
 /* s * code + z is the decoded value up to the roundings of the three operations. */
@@ -334,7 +356,7 @@ static void fast_is_close(void **state) {
             continue;
         }
         float *x = make_x(ROWS, COLS), fast[ROWS * N], exact[ROWS * N], v[COLS];
-        kernel(isas[1]->usable() ? isas[1] : isas[0], &w, true, x, ROWS, ROWS, N, fast);
+        kernel(gy_isa_find(NULL, NULL), &w, true, x, ROWS, ROWS, N, fast);
         ref_exact(&w, x, ROWS, exact);
         for (int c = 0; c < N; c++) {
             gy_codecs[kinds[k].c.kind].decode(&w.file, c, v);
@@ -403,7 +425,7 @@ static void imports_give_equal_bits(void **state) {
                 {GY_CODEC_Q8_0, 8}, {GY_CODEC_Q4_K, 4}, {GY_CODEC_Q5_K, 5}};
     enum { COLS = 768, N = 11, ROWS = 9 };
     float *x = make_x(ROWS, COLS), a[ROWS * N], b[ROWS * N];
-    const gy_isa_table *isa = isas[1]->usable() ? isas[1] : isas[0];
+    const gy_isa_table *isa = gy_isa_find(NULL, NULL);
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         gy_weight w = make((gy_cparm){.kind = list[i].kind}, N, COLS), m = import(&w, list[i].bits);
         for (int fast = 0; fast < 2; fast++) {
@@ -441,7 +463,7 @@ static void driver_case(const kind_case *const k[3], const int n[3], int cols, i
         op.w[weights] = &w[weights];
         outs += n[weights];
     }
-    gy_linear_env env = {.isa = &isas[isas[1]->usable()]->lin, .finish = no_finish};
+    gy_linear_env env = {.isa = &gy_isa_find(NULL, NULL)->lin, .finish = no_finish};
     env.arith = fast ? GY_BE_FAST : GY_BE_EXACT;
     assert_ok(gy_pool_new(threads, &env.pool, &err), err);
     env.scratch_bytes = gy_linear_scratch(cols);
@@ -494,9 +516,13 @@ static int set_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_form_is_the_value), cmocka_unit_test(coding_of_edges),
-        cmocka_unit_test(kernels_follow_the_rule),   cmocka_unit_test(fast_is_close),
-        cmocka_unit_test(imports_give_equal_bits),   cmocka_unit_test(driver_gives_the_same),
+        cmocka_unit_test(integer_form_is_the_value),
+        cmocka_unit_test(coding_of_edges),
+        cmocka_unit_test(kernels_follow_the_rule),
+        cmocka_unit_test(every_set_was_compared),
+        cmocka_unit_test(fast_is_close),
+        cmocka_unit_test(imports_give_equal_bits),
+        cmocka_unit_test(driver_gives_the_same),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

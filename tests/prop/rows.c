@@ -14,7 +14,7 @@ enum { MAX = 700, ROUNDS = 400, GUARD = 8 };
 
 static const gy_isa_table *const sets[] = {&gy_isa_generic,
 #ifdef __x86_64__
-                                           &gy_isa_avx2
+                                           &gy_isa_avx2, &gy_isa_avx512
 #endif
 };
 enum { SETS = sizeof sets / sizeof *sets };

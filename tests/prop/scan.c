@@ -13,10 +13,17 @@ enum { ROWS = 40, COLS = 70, GUARD = 8, ROUNDS = 400 };
 
 static const gy_isa_table *const sets[] = {&gy_isa_generic,
 #ifdef __x86_64__
-                                           &gy_isa_avx2
+                                           &gy_isa_avx2, &gy_isa_avx512
 #endif
 };
 enum { SETS = sizeof sets / sizeof *sets };
+
+/* How many of them this CPU has: each needs all that the one before it needs. */
+static int sets_here(void) {
+    int n = 1;
+    while (n < SETS && sets[n]->usable()) n++;
+    return n;
+}
 
 static void fill(float *x, size_t n, uint64_t *rng) {
     for (size_t i = 0; i < n; i++) x[i] = 2 * test_uniform(rng);
@@ -57,7 +64,7 @@ static void test_conv(void **state) {
         fill(x, sizeof x / sizeof *x, &rng), fill(w, sizeof w / sizeof *w, &rng);
         fill(from, sizeof from / sizeof *from, &rng);
         c.w = w, c.ldw = cols, c.from = below(&rng, 2) ? from : NULL;
-        for (int i = 0; i < SETS; i++)
+        for (int i = 0; i < sets_here(); i++)
             for (int cut = 0; cut < 2; cut++) {
                 bool first = !i && !cut;
                 memcpy(got, x, sizeof x), memset(to, 0, sizeof to);
@@ -124,7 +131,7 @@ static void test_scan(void **state) {
         s.q = x, s.k = x + KDIM, s.v = x + 2 * KDIM, s.beta = x + WIDTH - 2,
         s.decay = x + WIDTH - 1;
         s.from = below(&rng, 3) ? from : NULL;
-        for (int i = 0; i < SETS; i++)
+        for (int i = 0; i < sets_here(); i++)
             for (int cut = 0; cut < 2; cut++) {
                 memset(got, 0, sizeof got), memset(to, 0, sizeof to);
                 s.out = got, s.to = to;
@@ -139,14 +146,14 @@ static void test_scan(void **state) {
 /* Over all sizes of b and a, against double. */
 static void test_gates(void **state) {
     (void)state;
-    static float b[2001], a[2001], dt[2001], rate[2001], got[2][2][2001];
+    static float b[2001], a[2001], dt[2001], rate[2001], got[SETS][2][2001];
     double off[2] = {0};
     for (int i = 0; i <= 2000; i++) {
         a[i] = b[i] = (float)(i - 1000) / 10, dt[i] = (float)(i % 7) / 4 - 1;
         rate[i] = 0.001f + (float)(i % 13);
     }
     b[0] = a[0] = -INFINITY, b[1] = a[1] = INFINITY, b[2] = a[2] = NAN;
-    for (int k = 0; k < SETS; k++) {
+    for (int k = 0; k < sets_here(); k++) {
         memcpy(got[k][0], b, sizeof b), memcpy(got[k][1], a, sizeof a);
         sets[k]->scan.gates(got[k][0], got[k][1], dt, rate, 2001);
         equal("beta", sets[k]->name, got[0][0], got[k][0], 2001);
@@ -172,7 +179,7 @@ static void test_unit_gate(void **state) {
         fill(x, 300, &rng), fill(g, 300, &rng), fill(w, 300, &rng);
         double sum = 0, worst = 0;
         for (int i = 0; i < n; i++) sum += (double)x[i] * x[i];
-        for (int i = 0; i < SETS; i++) {
+        for (int i = 0; i < sets_here(); i++) {
             memcpy(got, x, sizeof x);
             if (form == 2)
                 sets[i]->scan.unit(got, n, 1e-6f, 0.5f);
@@ -279,7 +286,7 @@ static void test_vectors(void **state) {
         char name[64];
         snprintf(name, sizeof name, "gated_delta_%s", gy_json_s(c, "name", "?"));
         vectors v = vectors_open(name);
-        for (int k = 0; k < SETS; k++) {
+        for (int k = 0; k < sets_here(); k++) {
             double y = 0, s = 0;
             for (int b = 0; b < gy_json_i(c, "B", 0); b++) vector_case(sets[k], &v, c, b, &y, &s);
             printf("%s, %s: output off by %.2g, state by %.2g\n", name, sets[k]->name, y, s);
@@ -306,7 +313,7 @@ static void test_vector_conv(void **state) {
     for (int c = 0; c < C; c++)
         for (int j = 0; j < K; j++) taps[j * C + c] = w[c * K + j];
     for (int b = 0; b < B; b++)
-        for (int k = 0; k < SETS; k++) {
+        for (int k = 0; k < sets_here(); k++) {
             int len = (int)gy_load_u32(lengths + 4 * b);
             gy_conv c = {.x = rows, .ld = C, .rows = len, .cols = C, .taps = K};
             c.w = taps, c.ldw = C, c.from = st + b * (K - 1) * C, c.to = to;
@@ -401,7 +408,7 @@ static void test_backend(void **state) {
     fill(x, sizeof x / sizeof *x, &rng), fill(g, sizeof g / sizeof *g, &rng);
     fill(conv_w, TAPS * CH, &rng), fill(dt_bias, VH, &rng), fill(rate, VH, &rng);
     for (int h = 0; h < VH; h++) rate[h] = fabsf(rate[h]) + 0.01f;
-    for (int set = 0; set < SETS; set++)
+    for (int set = 0; set < sets_here(); set++)
         for (int threads = 1; threads <= 3; threads++)
             for (int most = 1; most <= 60; most = most * 4 + 1) {
                 gy_kv *kv;

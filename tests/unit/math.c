@@ -84,7 +84,7 @@ static void test_double_edges(void **state) {
 
 static const gy_isa_table *const sets[] = {&gy_isa_generic,
 #ifdef __x86_64__
-                                           &gy_isa_avx2
+                                           &gy_isa_avx2, &gy_isa_avx512
 #endif
 };
 enum { SETS = sizeof sets / sizeof *sets, DENSE = 1 << 20, ODD = 13 };

@@ -293,8 +293,8 @@ static void gguf_llama(void **state) {
                                        "a",
                                        "b",
                                        "ab",
-                                       "\xE2\x96\x81"
-                                       "a",
+                                       ("\xE2\x96\x81"
+                                        "a"),
                                        "ba",
                                        "<us er>"};
     gy_tok_str token[266];
