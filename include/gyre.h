@@ -223,8 +223,8 @@ typedef struct {
 
 GY_API void gy_engine_get_info(const gy_engine *engine, gy_engine_info *info);
 
-/* Writes the shared prefixes that prefix_dir does not have yet; on GY_OK they are durable. Prefixes
- * are read from there whenever a request can use them; what cannot be read is computed. */
+/* Writes the shared prefixes that prefix_dir does not have, as far as it holds them; on GY_OK they
+ * are durable. They are read whenever a request can use them; what cannot be read is computed. */
 GY_API gy_rc gy_engine_flush(gy_engine *engine, gy_err *err);
 
 /* The plan as text, or as JSON. */

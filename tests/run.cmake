@@ -1,5 +1,6 @@
 gy_test(sample run base)
 gy_test(prefix run kv codec base)
+gy_test(prefix_folder run kv codec base)
 gy_fuzz(sample run base)
 gy_test(convert_rows model file codec base)
 if(TARGET gyre)

@@ -98,12 +98,13 @@ static bool matches(const gy_snap_head *h, const gy_store_page *p) {
            !memcmp(h->tok, p->tok, GY_PAGE * sizeof *p->tok);
 }
 
-/* GY_EARG: whole, but about something else. */
+/* Reads the page; or with dst NULL looks only whether it is there, by its head. GY_EARG: whole, but
+ * about something else. */
 static gy_rc get(gy_store *s, const char *path, const gy_store_page *page, void *dst) {
     gy_snap f;
     gy_rc rc = gy_snap_open(s->io, path, &f, NULL);
     if (rc) return rc;
-    rc = matches(&f.head, page) ? gy_snap_read(&f, 0, dst, NULL) : GY_EARG;
+    rc = !matches(&f.head, page) ? GY_EARG : dst ? gy_snap_read(&f, 0, dst, NULL) : GY_OK;
     /* The time of change is the time of use; a folder that cannot be written keeps its order. */
     if (!rc) (void)futimens(f.fd, NULL);
     gy_snap_close(&f);
@@ -120,7 +121,13 @@ bool gy_store_get(gy_store *s, const gy_store_page *page, void *dst) {
 
 gy_rc gy_store_put(gy_store *s, const gy_store_page *page, const char *kv_name, const void *data,
                    gy_err *err) {
-    if (gy_store_has(s, page->name, page->group)) return GY_OK;
+    const char *path = path_of(s, page->name, page->group);
+    gy_rc rc = path ? get(s, path, page, NULL) : GY_ENOMEM;
+    if (!rc) return GY_OK;
+    if (rc == GY_ENOMEM) return gy_fail(err, rc, "%s: out of memory", s->dir);
+    /* Another version's too: it is here that this one's is wanted. */
+    if (rc == GY_EINTEGRITY || rc == GY_EFORMAT || rc == GY_EARG || rc == GY_EUNSUPPORTED)
+        quarantine(s, path);
     gy_snap_page entry = {
         .group = (uint32_t)page->group, .index = entry_index(page), .bytes = page->bytes};
     gy_snap_head h = {.kind = GY_SNAP_PAGE,
@@ -132,12 +139,19 @@ gy_rc gy_store_put(gy_store *s, const gy_store_page *page, const char *kv_name, 
                       .n_pages = 1,
                       .tok = page->tok,
                       .page = &entry};
-    const char *path = path_of(s, page->name, page->group);
     snprintf(h.kv, sizeof h.kv, "%s", kv_name);
-    gy_rc rc = path ? gy_snap_write(s->io, path, &h, &data, err)
-                    : gy_fail(err, GY_ENOMEM, "%s: out of memory", s->dir);
+    rc = gy_snap_write(s->io, path, &h, &data, err);
     s->stats.written += rc == GY_OK, s->stats.failed += rc != GY_OK;
     return rc;
+}
+
+gy_rc gy_store_sync(gy_store *s, gy_err *err) {
+    if (!gy_io_sync_dir(s->io, s->dir)) return GY_OK;
+    return gy_fail(err, GY_EIO, "%s: cannot sync the folder: %s", s->dir, strerror(errno));
+}
+
+int64_t gy_store_cap(const gy_store *s) {
+    return s->cap;
 }
 
 /* ---- Sweeping ---- */

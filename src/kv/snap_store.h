@@ -37,9 +37,13 @@ typedef struct {
 
 /* Reads the page into dst[bytes]. A damaged file is moved to the quarantine. */
 bool gy_store_get(gy_store *store, const gy_store_page *page, void *dst);
-/* Writes it unless it is there; durable on GY_OK. */
+/* Writes it unless it is there, which counts as a use; what has its name but a head of another page
+ * or version, a damaged one or a wrong size, is moved to the quarantine. What was written is
+ * durable on GY_OK; what another process wrote is after gy_store_sync. */
 gy_rc gy_store_put(gy_store *store, const gy_store_page *page, const char *kv_name,
                    const void *data, gy_err *err);
+gy_rc gy_store_sync(gy_store *store, gy_err *err);
+int64_t gy_store_cap(const gy_store *store); /* a page takes GY_SNAP_ALIGN bytes besides its own */
 
 /* Deletes the oldest files beyond the cap, and what killed writers left behind. Does nothing while
  * another process does it. */

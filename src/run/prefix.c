@@ -415,21 +415,30 @@ static gy_rc write_page(gy_prefix *p, node *x, int g, gy_err *err) {
     const void *data =
         g == GY_SNAP_STATE ? gy_state_block_data(x->state) : gy_kv_page_data(x->page[g]);
     gy_rc rc = gy_store_put(p->store, &page, p->kv_name, data, err);
-    x->stored[g] |= rc == GY_OK;
+    x->stored[g] = rc == GY_OK;
     return rc;
+}
+
+static bool has_page(const gy_prefix *p, const node *x, int g) {
+    return g == GY_SNAP_STATE ? x->state != NULL : g < p->groups && x->page[g];
 }
 
 gy_rc gy_prefix_flush(gy_prefix *p, int most, int *left, gy_err *err) {
     gy_rc rc = GY_OK;
     int wrote = 0, rest = 0;
-    /* From the newest on: parents come before their children. */
-    for (node *x = p->store ? p->newest : NULL; x; x = x->older)
-        for (int g = 0; g <= GY_SNAP_STATE; g++) {
-            bool has = g == GY_SNAP_STATE ? x->state != NULL : g < p->groups && x->page[g];
-            if (!has || x->stored[g]) continue;
-            if (!rc && (!most || wrote < most)) rc = write_page(p, x, g, err);
-            wrote += x->stored[g], rest += !x->stored[g];
+    int64_t room = p->store ? gy_store_cap(p->store) : 0;
+    /* From the newest on: parents come before their children, and what the folder does not hold
+     * beside them would only be swept. */
+    for (node *x = p->store ? p->newest : NULL; x && room >= 0; x = x->older)
+        for (int g = 0; g <= GY_SNAP_STATE && room >= 0; g++) {
+            if (!has_page(p, x, g)) continue;
+            room -= GY_SNAP_ALIGN + (int64_t)page_of(p, x, g).bytes;
+            /* A file that was there may have been swept by another process meanwhile. */
+            if (room < 0 || (most && x->stored[g])) continue;
+            if (!rc && (!most || wrote < most)) rc = write_page(p, x, g, err), wrote += !rc;
+            rest += !x->stored[g];
         }
+    if (wrote && !most && !rc) rc = gy_store_sync(p->store, err);
     if (wrote) gy_store_sweep(p->store);
     if (left) *left = rest;
     return rc;

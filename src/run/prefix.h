@@ -45,9 +45,11 @@ void gy_prefix_offer(gy_prefix *prefix, const gy_digest *root, const struct gy_s
 void gy_prefix_attach(gy_prefix *prefix, gy_store *store, const gy_identity *id,
                       const char *kv_name);
 
-/* Writes at most `most` pages (0: all) that the store does not have yet, ancestors first, and
- * sweeps it; what is written is durable. *left, which may be NULL: pages that are still to be
- * written. Stops at the first failure. */
+/* Writes what the store does not have yet, ancestors first, and sweeps it: at most `most` pages
+ * that are not known to be there; or with 0 all, where each file is looked for, its use is noted,
+ * and on GY_OK all are durable. The least recently used pages that the store has no room for beside
+ * the others are not written. *left, which may be NULL: pages that are still to be written. Stops
+ * at the first failure. */
 gy_rc gy_prefix_flush(gy_prefix *prefix, int most, int *left, gy_err *err);
 
 typedef struct {

@@ -5,50 +5,9 @@
  * files behind, across restarts. */
 #include "testlib.h"
 
-#include "base/hash.h"
 #include "base/mem.h"
-#include "run/prefix.h"
+#include "prefix_rig.h"
 #include "snap_fault.h"
-
-enum { DIM = 8, LEN = 1000, SEQS = 6, RECORDS = 4096, ALPHABET = 3 };
-
-static gy_kvspec layer(gy_keep keep) {
-    gy_cparm f32 = {.kind = GY_CODEC_F32};
-    return (gy_kvspec){
-        .k = f32, .v = f32, .heads = 1, .kdim = DIM, .vdim = DIM, .donor = -1, .keep = keep};
-}
-static const gy_keep keep_all = {.policy = GY_KEEP_ALL};
-static gy_keep window(int w, int sinks) {
-    return (gy_keep){.policy = GY_KEEP_WINDOW, .window = w, .sinks = sinks};
-}
-
-static const int64_t all_of_it = (int64_t)1 << 40;
-
-/* Stands for what attention stores at pos: a function of all tokens up to it. */
-static uint64_t content(const int32_t *tok, int pos, int l) {
-    return gy_hash64(tok, ((size_t)pos + 1) * 4, (uint64_t)l + 1);
-}
-
-/* The naive model: which pages of which prefixes were offered. */
-typedef struct {
-    uint64_t prefix; /* hash of the tokens up to the page's end, and of the root */
-    int index;
-    bool has[GY_KV_GROUPS + 1], disk[GY_KV_GROUPS + 1]; /* the last: state */
-} record;
-
-typedef struct {
-    gy_kv *kv;
-    gy_prefix *prefix;
-    gy_digest root[2];
-    const gy_kvspec *spec;
-    int layers, groups, n;
-    record rec[RECORDS];
-    struct gy_seq *seq[SEQS];
-    int seq_root[SEQS];
-    uint64_t seed;
-    gy_store *store; /* NULL: none */
-    gy_identity id;
-} rig;
 
 static uint64_t name_of(const int32_t *tok, int page, int root) {
     return gy_hash64(tok, (size_t)(page + 1) * GY_PAGE * 4, 77 + (uint64_t)root);
@@ -84,57 +43,6 @@ static int expected(rig *r, const gy_kvspec *spec, const int32_t *tok, int n, in
         if (whole) best = k * GY_PAGE;
     }
     return best;
-}
-
-static void feed(rig *r, int s, const int32_t *tok, int n) {
-    gy_err err = {0};
-    struct gy_seq *seq = r->seq[s];
-    int32_t all[LEN];
-    if (seq->len) memcpy(all, seq->tok, (size_t)seq->len * 4);
-    memcpy(all + seq->len, tok, (size_t)n * 4);
-    assert_ok(gy_kv_reserve(r->kv, seq, n, &err), err);
-    for (int l = 0; l < r->layers; l++) {
-        gy_state_way way;
-        if (r->spec[l].keep.policy != GY_KEEP_STATE) continue;
-        gy_state_find(gy_kv_state(r->kv), &seq->state, l, GY_OP_SCAN, &way);
-        for (int i = 0; i < way.n; i++) {
-            uint64_t c = content(all, way.end[i] - 1, 2 * l);
-            memcpy(way.to[i], &c, 8);
-        }
-    }
-    for (int p = seq->len; p < seq->len + n; p++)
-        for (int l = 0; l < r->layers; l++)
-            for (int v = 0; v < 2 && r->spec[l].keep.policy != GY_KEEP_STATE; v++) {
-                gy_rows rows = gy_kv_page_rows(r->kv, seq, l, p / GY_PAGE, 0, v);
-                uint64_t c = content(all, p, 2 * l + v);
-                memcpy((uint8_t *)rows.plane[0] + p % GY_PAGE * rows.step[0], &c, 8);
-            }
-    gy_kv_append(r->kv, seq, tok, n);
-}
-
-/* Every row that a query at len could see is there and right. */
-static void check_rows(rig *r, const gy_kvspec *spec, const struct gy_seq *seq, const char *what) {
-    for (int l = 0; l < r->layers && seq->len; l++) {
-        if (spec[l].keep.policy != GY_KEEP_STATE) continue;
-        assert_int_equal(gy_state_pos(&seq->state), seq->len);
-        uint64_t c = content(seq->tok, seq->len - 1, 2 * l);
-        /* The one layer's scan begins its block. */
-        if (memcmp(gy_state_data(&seq->state.mark[seq->state.marks - 1]), &c, 8))
-            fail_msg("%s: the state at %d is of another prefix", what, seq->len);
-    }
-    for (int l = 0; l < r->layers; l++)
-        for (int p = 0; p < seq->len; p++) {
-            gy_keep k = spec[l].keep;
-            if (k.policy == GY_KEEP_STATE) continue;
-            if (k.policy == GY_KEEP_WINDOW && seq->len - p >= k.window && p >= k.sinks) continue;
-            for (int v = 0; v < 2; v++) {
-                gy_rows rows = gy_kv_page_rows(r->kv, seq, l, p / GY_PAGE, 0, v);
-                uint64_t c = content(seq->tok, p, 2 * l + v);
-                if (memcmp((uint8_t *)rows.plane[0] + p % GY_PAGE * rows.step[0], &c, 8))
-                    fail_msg("%s: layer %d position %d of %d holds another prefix", what, l, p,
-                             seq->len);
-            }
-        }
 }
 
 /* Tokens from few long random pieces, so that prefixes are shared, part and meet again. */
@@ -612,50 +520,6 @@ static void test_large_folder(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* One flush of more than the folder may hold: what stays is a prefix from its beginning. */
-static void test_small_folder(void **state) {
-    (void)state;
-    gy_kvspec spec[] = {layer(keep_all), layer(window(70, 0))};
-    gy_err err = {0};
-    int32_t tok[LEN];
-    for (int i = 0; i < LEN; i++) tok[i] = i;
-    for (int pages = 1; pages < 10; pages++) {
-        char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
-        rig *r = calloc(1, sizeof *r);
-        fault lazy = {.lazy = true};
-        gy_io io = fault_io(&lazy);
-        int got = 0;
-        assert_non_null(r);
-        assert_non_null(mkdtemp(dir));
-        r->layers = 2, r->spec = spec;
-        memset(&r->id, 2, sizeof r->id);
-        assert_ok(gy_kv_new(spec, 2, LEN, &r->kv, &err), err);
-        int64_t each =
-            2 * 4096 + (int64_t)(gy_kv_group_bytes(r->kv, 0) + gy_kv_group_bytes(r->kv, 1));
-        assert_ok(gy_store_open(dir, pages * each, &io, &r->store, &err), err);
-        for (int turn = 0; turn < 2; turn++) {
-            assert_ok(gy_prefix_new(r->kv, all_of_it, &r->prefix, &err), err);
-            gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
-            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
-            got = gy_prefix_adopt(r->prefix, &r->root[0], r->seq[0], tok, LEN);
-            check_rows(r, spec, r->seq[0], "a small folder");
-            for (int at = got; !turn && at < 8 * GY_PAGE; at += GY_PAGE) {
-                feed(r, 0, tok + at, GY_PAGE);
-                gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
-            }
-            assert_ok(gy_prefix_flush(r->prefix, 0, NULL, &err), err);
-            gy_kv_seq_free(r->kv, r->seq[0]);
-            gy_prefix_free(r->prefix);
-        }
-        if (got != (pages < 8 ? pages : 8) * GY_PAGE)
-            fail_msg("room for %d pages: %d positions found", pages, got);
-        gy_store_close(r->store), gy_kv_free(r->kv);
-        free(r);
-        snprintf(command, sizeof command, "rm -rf %s", dir);
-        assert_int_equal(system(command), 0);
-    }
-}
-
 /* A sequence that went back to its beginning to feed its tokens again is not empty. */
 static void test_waiting_tokens(void **state) {
     (void)state;
@@ -694,7 +558,7 @@ int main(void) {
         cmocka_unit_test(test_order),          cmocka_unit_test(test_memory),
         cmocka_unit_test(test_files),          cmocka_unit_test(test_file_failures),
         cmocka_unit_test(test_two_roots),      cmocka_unit_test(test_large_folder),
-        cmocka_unit_test(test_waiting_tokens), cmocka_unit_test(test_small_folder),
+        cmocka_unit_test(test_waiting_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

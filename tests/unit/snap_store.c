@@ -259,6 +259,64 @@ static void test_sweep(void **state) {
     free(c);
 }
 
+static void damage(const chain *c, int way, const char *path) {
+    char from[200];
+    gy_err err = {0};
+    uint8_t byte = 0;
+    static const int at[] = {8, 0, 300, 40, 560};
+    static const off_t size[] = {0, 100, 400, 4096, 4096 + BYTES - 1, 4096 + BYTES + 1};
+    if (way < 5) {
+        int fd = open(path, O_RDWR);
+        assert_true(fd >= 0 && pread(fd, &byte, 1, at[way]) == 1);
+        byte ^= 0x5A;
+        assert_int_equal(pwrite(fd, &byte, 1, at[way]), 1);
+        close(fd);
+    } else if (way < 11) {
+        assert_int_equal(truncate(path, size[way - 5]), 0);
+    } else { /* another page under this name */
+        gy_store *s = store(no_cap, &gy_io_system);
+        assert_ok(put(s, c, 8, &err), err);
+        name_of(c, 8, from);
+        assert_int_equal(rename(from, path), 0);
+        gy_store_close(s);
+    }
+}
+
+/* What has a page's name but is not that page is put aside and written anew. */
+static void test_put_replaces(void **state) {
+    (void)state;
+    static const char *const ways[] = {"another version", "another magic", "a token",
+                                       "the model",       "the table",     "empty",
+                                       "no head",         "half a head",   "no page",
+                                       "cut by one",      "one too long",  "another page"};
+    enum { WAYS = sizeof ways / sizeof *ways };
+    gy_err err = {0};
+    chain *c = chain_new(0);
+    gy_store *s = store(no_cap, &gy_io_system);
+    gy_store_stats st;
+    char path[200], folder[100];
+    name_of(c, 5, path);
+    snprintf(folder, sizeof folder, "%s/quarantine", dir);
+    for (int way = 0; way < WAYS; way++) {
+        assert_ok(put(s, c, 5, &err), err);
+        damage(c, way, path);
+        assert_ok(put(s, c, 5, &err), err);
+        gy_store_get_stats(s, &st);
+        if (st.written != (uint64_t)way + 2 || st.quarantined != (uint64_t)way + 1)
+            fail_msg("%s: %d written, %d put aside", ways[way], (int)st.written,
+                     (int)st.quarantined);
+        if (!get(s, c, 5)) fail_msg("%s: not replaced", ways[way]);
+    }
+    assert_int_equal(files(folder, ".kv"), 1);
+    printf("put: %d of %d files that are not the page replaced\n", WAYS, WAYS);
+    unlink(path);
+    assert_int_equal(mkfifo(path, 0600), 0); /* nothing to keep */
+    assert_ok(put(s, c, 5, &err), err);
+    assert_true(get(s, c, 5));
+    gy_store_close(s);
+    free(c);
+}
+
 static void set_used(const chain *c, int i, int64_t seconds) {
     char path[200];
     struct timespec t[2] = {{.tv_sec = seconds}, {.tv_sec = seconds}};
@@ -445,6 +503,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_identity, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_put_replaces, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep_leaves, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep_links, setup, teardown),
         cmocka_unit_test_setup_teardown(test_read_only, setup, teardown),
