@@ -250,8 +250,8 @@ GY_API int gy_seq_len(const gy_seq *seq); /* positions held */
 GY_API const int32_t *gy_seq_tokens(
     const gy_seq *seq); /* [len], valid until the next call on seq */
 
-/* Forgets positions >= len. Layers with a window need the positions before len still held:
- * GY_ELIMIT if they are gone, and the sequence is unchanged. */
+/* Forgets positions >= len; drafts before len stay, as when settled. Layers with a window need the
+ * positions before len still held: GY_ELIMIT if they are gone, and the sequence is unchanged. */
 GY_API gy_rc gy_seq_trim(gy_engine *engine, gy_seq *seq, int len, gy_err *err);
 
 /* Keeps positions from `first` on, a multiple of 64, with other KV codecs (as in
@@ -284,14 +284,15 @@ typedef struct {
 } gy_feed;
 
 /* Ends a round of guessing: the first keep drafts stay, the others are forgotten. Never refused,
- * for keep in 0..drafts. */
+ * for keep in 0..drafts held. */
 GY_API gy_rc gy_seq_settle(gy_engine *engine, gy_seq *seq, int keep, gy_err *err);
 
 /* Appends every feed's tokens in one ragged batch; sequences must differ. logits receives [outs,
  * vocab] in the order of feeds and positions; logits beyond the tokenizer's size are -inf. The sum
  * of n may be anything: larger batches are cut into chunks, with equal bits. A wrong argument
- * changes no sequence; GY_ECANCEL and GY_ELIMIT come between chunks, and the sequences then hold
- * what was finished (gy_seq_len tells). */
+ * changes no sequence. GY_ECANCEL, GY_ELIMIT and GY_ENOMEM come between chunks: what was finished
+ * is held, feeds in their order (gy_seq_len tells), and only drafts that are held wait for
+ * gy_seq_settle. What follows has the bits that it would have had. */
 GY_API gy_rc gy_step(gy_engine *engine, const gy_feed *feeds, int n_feeds, float *logits,
                      gy_err *err);
 

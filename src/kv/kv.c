@@ -250,6 +250,12 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
     return gy_kv_reserve_drafts(kv, seq, n, 0, err);
 }
 
+void gy_kv_unreserve(gy_kv *kv, struct gy_seq *seq) {
+    for (int g = 0; g < kv->n_groups; g++)
+        pages_cut(&kv->group[g], &seq->group[g], gy_pages_for(seq->len));
+    gy_state_cut(kv->state, &seq->state, seq->len);
+}
+
 /* Pages of a WINDOW group that neither a query nor a withdrawal of up to GY_PAGE rows can reach. */
 static void window_drop(gy_kv_group *g, gy_pages *pages, int committed) {
     if (g->keep.window >= committed - GY_PAGE) return;
@@ -285,9 +291,7 @@ gy_rc gy_kv_settle(gy_kv *kv, struct gy_seq *seq, int keep, gy_err *err) {
     if (keep < 0 || keep > drafts)
         return gy_fail(err, GY_EARG, "cannot keep %d of %d drafts", keep, drafts);
     if (!drafts) return GY_OK; /* tokens that wait to be fed again stay */
-    gy_rc rc = gy_kv_trim(kv, seq, seq->committed + keep, err);
-    if (!rc) seq->committed = seq->len;
-    return rc;
+    return gy_kv_trim(kv, seq, seq->committed + keep, err);
 }
 
 gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
@@ -317,7 +321,7 @@ gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err) {
         pages_cut(&kv->group[g], &seq->group[g], gy_pages_for(n));
     gy_state_cut(kv->state, &seq->state, n);
     seq->len = n, seq->replay = want - n;
-    if (seq->committed > n) seq->committed = n;
+    seq->committed = n;
     if (!n) seq->reusable = 0;
     return GY_OK;
 }

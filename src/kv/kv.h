@@ -72,6 +72,8 @@ gy_rc gy_kv_reserve(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 /* The same for rows of which the last `drafts` may be withdrawn: going back to the first of them,
  * or to any, is then cheap for STATE layers too. */
 gy_rc gy_kv_reserve_drafts(gy_kv *kv, struct gy_seq *seq, int n, int drafts, gy_err *err);
+/* Gives back what was reserved and not appended to. */
+void gy_kv_unreserve(gy_kv *kv, struct gy_seq *seq);
 /* Appends n tokens whose rows have been put, and commits them; WINDOW groups drop what is out of
  * reach. */
 void gy_kv_append(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int n);
@@ -80,9 +82,10 @@ void gy_kv_append_drafts(gy_kv *kv, struct gy_seq *seq, const int32_t *tok, int 
 /* Ends a round: commits the first `keep` rows that are not, and withdraws the others. Nothing that
  * this could need was dropped: it fails only for a keep out of range, GY_EARG. */
 gy_rc gy_kv_settle(gy_kv *kv, struct gy_seq *seq, int keep, gy_err *err);
-/* Cuts the sequence to n <= len + replay tokens. With STATE layers len goes back to the nearest
- * mark at or below n, and the tokens tok[len .. n) wait in replay: a step must begin with them.
- * GY_ELIMIT when a WINDOW group no longer holds what position len would see. */
+/* Cuts the sequence to n <= len + replay tokens, of which none is a draft any more. With STATE
+ * layers len goes back to the nearest mark at or below n, and the tokens tok[len .. n) wait in
+ * replay: a step must begin with them. GY_ELIMIT when a WINDOW group no longer holds what position
+ * len would see. */
 gy_rc gy_kv_trim(gy_kv *kv, struct gy_seq *seq, int n, gy_err *err);
 
 /* The 64 rows of one head of one page of the layer, or of its donor; value: V, else K. */

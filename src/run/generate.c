@@ -92,19 +92,20 @@ static gy_rc prefill(job *j, gy_err *err) {
     const gy_request *r = j->req;
     double start = now();
     gy_rc rc = GY_OK;
+    int before = gy_seq_len(j->seq);
     int at = r->no_prefix ? 0 : gy_engine_adopt(j->e, r->prefix_salt, j->seq, r->ids, r->n);
-    j->result.cached_tokens = j->result.prompt_tokens = at;
+    j->result.cached_tokens = at;
     for (; !rc && at < r->n && !j->result.end; at += j->e->chunk) {
         int n = r->n - at < j->e->chunk ? r->n - at : j->e->chunk, out = at + n == r->n ? n - 1 : n;
         gy_feed feed = {.seq = j->seq, .ids = r->ids + at, .n = n, .first_out = out};
         rc = gy_step(j->e, &feed, 1, j->logits, err);
         if (rc) break;
-        j->result.prompt_tokens = at + n;
         /* After every chunk, while layers with a window still hold its last pages. */
         if (!r->no_prefix) gy_engine_offer(j->e, r->prefix_salt, j->seq);
         if (!report(j, &(gy_event){.kind = GY_EV_PREFILL, .done = at + n, .total = r->n}))
             j->result.end = GY_END_CANCEL;
     }
+    j->result.prompt_tokens = gy_seq_len(j->seq) - before; /* a step that failed held some */
     j->n_prompt = j->seq->len;
     j->result.prefill_s = now() - start;
     return rc;

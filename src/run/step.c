@@ -126,6 +126,7 @@ gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy
         b.logits = logits;
         rc = reserve(e, &b, err);
         if (!rc) rc = run(e, &b, err);
+        for (int s = 0; rc && s < b.spans; s++) gy_kv_unreserve(e->kv, b.seq[s]);
         for (int s = 0; !rc && s < b.spans; s++)
             gy_kv_append_drafts(e->kv, b.seq[s], b.tok + b.span[s].row0, b.span[s].n, e->drafts[s]);
         for (int o = 0; !rc && o < b.outs; o++)
