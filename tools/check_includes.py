@@ -31,7 +31,7 @@ def main(root):
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
             found = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
-            if not found or found[1] == "gyre.h":
+            if not found or found[1] in ("gyre.h", "gyre_measure.h"):
                 continue
             target = found[1]
             to = target.split("/")[0]

@@ -152,6 +152,8 @@ static const struct flag {
     {"n-prompt-gen", "-pg", TEXT, AT(n_both), CMD_BENCH, "P,N",
      "a prompt of P and then N tokens, in one test; pairs"},
     {"repetitions", "-r", INT, AT(repetitions), CMD_BENCH, "N", "runs of each test; default 5"},
+    {"ops", "", SWITCH, AT(ops), CMD_BENCH, "",
+     "time, bytes and operations of each operator beside the machine's measured roof"},
     {"compare", "", TEXT, AT(compare), CMD_BENCH, "OLD.json",
      "beside each line the one of an earlier -o json; exit 1 when one is slower"},
     {"threshold", "", FLOAT, AT(threshold), CMD_BENCH, "PCT",

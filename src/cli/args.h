@@ -85,7 +85,7 @@ typedef struct {
     /* bench, perplexity */
     const char *n_prompt, *n_gen, *n_depth, *n_both, *batch, *format, *kl_base, *compare;
     float threshold; /* percent */
-    bool kl;
+    bool kl, ops;
     int repetitions, stride, samples;
     /* inspect */
     bool tensors, template_text;

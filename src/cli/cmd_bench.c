@@ -39,6 +39,7 @@ typedef struct {
     gy_seq *seq[SEQS];
     gy_feed feed[SEQS];
     int batch, vocab;
+    bool profile; /* count operators of what is measured */
     int32_t *ids;
     float *logits;
 } bench;
@@ -56,10 +57,12 @@ static gy_rc once(bench *b, const test *t, double *seconds, gy_err *err) {
     gy_rc rc = GY_OK;
     for (int s = 0; !rc && s < b->batch; s++) rc = gy_seq_new(b->e, &b->seq[s], err);
     if (!rc) rc = fill(b, t->depth, false, err);
+    if (!rc && b->profile) rc = gy_engine_profile(b->e, true, err);
     double start = cli_now();
     if (!rc && t->prompt) rc = fill(b, t->prompt, true, err);
     for (int i = 0; !rc && i < t->gen; i++) rc = fill(b, 1, true, err);
     *seconds = cli_now() - start;
+    if (b->profile) gy_engine_profile(b->e, false, NULL);
     for (int s = 0; s < b->batch; s++) gy_seq_free(b->e, b->seq[s]), b->seq[s] = NULL;
     return rc;
 }
@@ -79,6 +82,18 @@ static gy_rc measure(bench *b, test *t, int repetitions, gy_err *err) {
     return rc;
 }
 
+/* Runs t again to see where its time goes. */
+static gy_rc profile(bench *b, const test *t, int repetitions, bench_ops *ops, gy_err *err) {
+    double seconds;
+    gy_rc rc = gy_engine_profile(b->e, true, err); /* there is one from now on */
+    gy_engine_profile(b->e, false, NULL);
+    if (!rc) rc = bench_ops_take(b->e, ops, err);
+    b->profile = true;
+    for (int i = 0; !rc && i < repetitions; i++) rc = once(b, t, &seconds, err);
+    b->profile = false;
+    return rc ? rc : bench_ops_take(b->e, ops, err);
+}
+
 static void put_field(gy_buf *b, const char *key, const char *value) {
     gy_buf_printf(b, ",\"%s\":", key);
     gy_buf_json(b, value, strlen(value));
@@ -90,6 +105,8 @@ typedef struct {
     const char *format;
     bench_old *old; /* NULL: no --compare */
     int lines, slower, compared;
+    bool ops;
+    gy_buf tables; /* of --ops, after the lines */
 } report;
 
 typedef struct {
@@ -98,6 +115,7 @@ typedef struct {
     const test *t;
     char name[64];
     double old; /* rate of the earlier file; 0: not there */
+    const bench_ops *ops;
 } line;
 
 static void put_json(gy_buf *b, const report *r, const line *l) {
@@ -117,6 +135,7 @@ static void put_json(gy_buf *b, const report *r, const line *l) {
         gy_buf_printf(b, ",\"old_ts\":%.3f,\"ratio\":%.4f", l->old, l->t->mean / l->old);
     else if (r->old)
         gy_buf_puts(b, ",\"old_ts\":null,\"ratio\":null");
+    if (r->ops) bench_ops_json(b, l->ops);
     gy_buf_c(b, '}');
 }
 
@@ -156,9 +175,11 @@ static void put_md(gy_buf *b, const report *r, const line *l) {
     gy_buf_c(b, '\n');
 }
 
-static void put(report *r, const gy_model_info *m, const gy_engine_info *e, const test *t) {
+static void put(report *r, const gy_model_info *m, const gy_engine_info *e, const test *t,
+                const bench_ops *ops) {
     line l = {.m = m,
               .t = t,
+              .ops = ops,
               .key = {.model = m->type,
                       .quant = m->quant,
                       .arith = e->arith == GY_ARITH_EXACT ? "exact" : "fast",
@@ -184,6 +205,7 @@ static void put(report *r, const gy_model_info *m, const gy_engine_info *e, cons
         put_csv(&b, r, &l);
     else
         put_md(&b, r, &l);
+    if (r->ops && strncmp(r->format, "json", 4)) bench_ops_md(&r->tables, l.name, t->threads, ops);
     r->lines++;
     if (b.p) cli_put(b.p, b.n);
     gy_buf_free(&b);
@@ -249,6 +271,8 @@ static int run_engine(report *r, gy_model *m, const plan *p, int threads, int ba
     uint32_t x = 12345;
     for (int i = 0; b.ids && i < most; i++)
         x = x * 1664525u + 1013904223u, b.ids[i] = (int32_t)((x >> 8) % (uint32_t)info.vocab);
+    bench_ops ops = {0};
+    if (r->ops) gy_measure_roof(engine.threads, &ops.roof, &err);
     if (!b.ids || !b.logits) gy_fail(&err, GY_ENOMEM, "bench: out of memory");
     for (int d = 0; d < p->depth.n; d++) {
         int alone = p->prompt.n + p->gen.n;
@@ -261,10 +285,13 @@ static int run_engine(report *r, gy_model *m, const plan *p, int threads, int ba
             else
                 t.prompt = p->both.at[2 * (i - alone)], t.gen = p->both.at[2 * (i - alone) + 1];
             if (!t.prompt && !t.gen) continue;
-            if (!measure(&b, &t, a->repetitions, &err)) put(r, &info, &engine, &t);
+            gy_rc rc = measure(&b, &t, a->repetitions, &err);
+            if (!rc && r->ops) rc = profile(&b, &t, a->repetitions, &ops, &err);
+            if (!rc) put(r, &info, &engine, &t, &ops);
         }
     }
     cli_signals(NULL);
+    bench_ops_free(&ops);
     gy_free(b.ids), gy_free(b.logits);
     gy_engine_free(b.e);
     return err.rc ? cli_fail(a, &err) : EXIT_OK;
@@ -296,14 +323,18 @@ int cmd_bench(cli_args *a) {
     if (longest(&p.batch) > SEQS) return cli_usage(a, "--batch: at most %d", SEQS);
     if (!(a->threshold >= 0 && a->threshold < 100))
         return cli_usage(a, "--threshold %g: expected 0 to 100 percent", (double)a->threshold);
+    if (a->ops && a->format && !strcmp(a->format, "csv"))
+        return cli_usage(a, "--ops: a profile has no csv form; expected md, json or jsonl");
     if (a->compare && (code = bench_old_read(a, a->compare, &old))) return code;
     gy_model *m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
     report r = {.a = a, .format = a->json ? "json" : a->format ? a->format : "md"};
-    r.old = a->compare ? &old : NULL;
+    r.old = a->compare ? &old : NULL, r.ops = a->ops;
     for (int t = 0; m && t < p.threads.n && !code; t++)
         for (int b = 0; b < p.batch.n && !code; b++)
             code = run_engine(&r, m, &p, p.threads.at[t], p.batch.at[b]);
     if (r.lines && !strcmp(r.format, "json")) cli_put("]\n", 2);
+    if (r.tables.p) cli_put(r.tables.p, r.tables.n);
+    gy_buf_free(&r.tables);
     if (!code && r.old) code = verdict(&r);
     bench_old_free(&old);
     gy_model_unref(m);

@@ -151,6 +151,7 @@ gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine
 void gy_engine_free(gy_engine *e) {
     if (!e) return;
     if (e->be) e->be->free(e->be);
+    gy_profile_free(e->profile);
     gy_prefix_free(e->prefix);
     gy_store_close(e->store);
     gy_kv_free(e->kv);
@@ -194,6 +195,27 @@ gy_rc gy_explain(const gy_engine *e, bool json, char **text, gy_err *err) {
 void gy_engine_trace(gy_engine *e, gy_trace_fn fn, void *arg) {
     e->trace = fn, e->trace_arg = arg;
 }
+
+gy_rc gy_engine_profile(gy_engine *e, bool on, gy_err *err) {
+    if (err) *err = (gy_err){0};
+    if (on && !e->profile) {
+        gy_rc rc = gy_profile_new(e->plan, e->arith == GY_ARITH_FAST, &e->profile, err);
+        if (rc) return rc;
+    }
+    if (e->profile) e->profile->on = on;
+    return GY_OK;
+}
+
+int gy_engine_profile_take(gy_engine *e, gy_op_time *out, int n) {
+    gy_profile *p = e->profile;
+    for (int g = 0; p && g < p->groups; g++) {
+        gy_op_time *at = p->group + g;
+        if (g < n) out[g] = *at;
+        at->runs = at->bytes = at->ops = at->int8_ops = 0, at->seconds = 0;
+    }
+    return p ? p->groups : 0;
+}
+
 void gy_cancel(gy_engine *e) {
     atomic_store(&e->cancel, 1);
 }

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "run/kvchoice.h"
 #include "run/prefix.h"
+#include "run/profile.h"
 
 struct gy_engine {
     gy_model *model;
@@ -28,6 +29,7 @@ struct gy_engine {
     _Atomic int cancel;
     gy_trace_fn trace;
     void *trace_arg;
+    gy_profile *profile; /* NULL: never asked for */
     /* Step scratch, [chunk] each. */
     int32_t *tok, *pos, *of, *out;
     int *drafts; /* rows of each span that are not committed yet */

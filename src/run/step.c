@@ -101,10 +101,13 @@ static void trace(gy_engine *e, int i, const gy_batch *b) {
 }
 
 static gy_rc run(gy_engine *e, const gy_batch *b, gy_err *err) {
+    gy_profile *p = e->profile && e->profile->on ? e->profile : NULL;
     gy_alloc_forbid(1);
     e->be->begin(e->be, b);
     for (int i = 0; i < e->plan->n_ops; i++) {
+        double start = p ? gy_profile_now() : 0;
         e->be->run(e->be, e->plan->op + i, b);
+        if (p) gy_profile_op(p, e->plan, i, e->be, b, start);
         if (e->trace) {
             gy_alloc_forbid(0);
             trace(e, i, b);
@@ -116,7 +119,7 @@ static gy_rc run(gy_engine *e, const gy_batch *b, gy_err *err) {
     return rc;
 }
 
-gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy_err *err) {
+static gy_rc step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy_err *err) {
     if (err) *err = (gy_err){0};
     gy_rc rc = check_feeds(e, feeds, n_feeds, logits, err);
     for (int f = 0, i = 0; !rc && f < n_feeds;) {
@@ -134,5 +137,14 @@ gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy
                 logits[(size_t)o * e->vocab + t] = -INFINITY;
         if (b.outs) logits += (size_t)b.outs * e->vocab; /* NULL when none is wanted */
     }
+    return rc;
+}
+
+gy_rc gy_step(gy_engine *e, const gy_feed *feeds, int n_feeds, float *logits, gy_err *err) {
+    gy_profile *p = e->profile && e->profile->on ? e->profile : NULL;
+    if (!p) return step(e, feeds, n_feeds, logits, err);
+    double start = gy_profile_now(), operators = gy_profile_operators(p);
+    gy_rc rc = step(e, feeds, n_feeds, logits, err);
+    gy_profile_step(p, start, operators);
     return rc;
 }

@@ -107,6 +107,140 @@ class Compare(unittest.TestCase):
             self.assertEqual(self.compare(self.rows, "--threshold", percent).returncode, 2, percent)
 
 
+def stored(model):
+    """Bytes of every matrix as the plan counts them: planes as stored, a bias as f32."""
+    data = pathlib.Path(model, "model.safetensors").read_bytes()
+    header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
+    out = {}
+    for name, t in header.items():
+        if name == "__metadata__":
+            continue
+        module, plane = name.rsplit(".", 1)
+        count = 1
+        for n in t["shape"]:
+            count *= n
+        size = 4 * count if plane == "bias" else t["data_offsets"][1] - t["data_offsets"][0]
+        out[module] = out.get(module, 0) + size
+    return out
+
+
+class Ops(unittest.TestCase):
+    """gyre bench --ops: names, counts, bytes and operations; times only as shares of themselves."""
+
+    def profile(self, model, *args):
+        done = gyre("bench", model, "-r", "1", "-t", "1", "--ops", "--json", *args)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        rows = json.loads(done.stdout)
+        for row in rows:
+            self.assertGreater(min(row["roof"]["read_gbs"], row["roof"]["f32_gops"]), 0)
+            self.assertAlmostEqual(sum(op["share"] for op in row["ops"]), 1, delta=1e-3)
+            self.assertAlmostEqual(sum(op["seconds"] for op in row["ops"]), row["ops_seconds"], delta=1e-6)
+            self.assertEqual(row["ops"][-1]["name"], "step")
+            self.assertGreaterEqual(min(op["seconds"] for op in row["ops"]), 0)
+            self.assertGreater(min(op["runs"] for op in row["ops"]), 0)
+        return [{op["name"]: op for op in row["ops"]} for row in rows]
+
+    def linears(self, model, ops, rows, steps, fast):
+        """Every product of the plan is counted, and no byte more or less; rows: of one step."""
+        plan, sizes = json.loads(gyre("explain", model, "--json").stdout), stored(model)
+        want = {}
+        for op in plan["ops"]:
+            if op["op"] != "linear":
+                continue
+            name = "linear " + "+".join(w["name"].removesuffix(".weight").rsplit(".", 1)[-1] for w in op["weights"])
+            runs, bytes_, count = want.get(name, (0, 0, 0))
+            cols = op["weights"][0]["cols"]
+            bytes_ += rows * cols * 4
+            for w in op["weights"]:
+                bytes_ += sizes[w["name"].removesuffix(".weight")] + rows * w["rows"] * 4
+                count += 2 * rows * w["rows"] * cols
+            want[name] = runs + 1, bytes_, count
+        got = {name: (op["runs"], op["bytes"], op["ops"]) for name, op in ops.items() if name.startswith("linear")}
+        self.assertEqual(got, {name: tuple(steps * n for n in v) for name, v in want.items()})
+        if fast is not None:
+            for name in want:
+                self.assertEqual(ops[name]["int8_ops"], ops[name]["ops"] if fast else 0, name)
+        return plan
+
+    def test_products_of_a_known_model(self):
+        shapes = [(8, 1, 1), (9, 1, 1), (1, 4, 1), (1, 3, 1)]
+        found = list(zip(self.profile(TINY, "-p", "8,9", "-n", "4,3", "-d", "20"), shapes))
+        found += zip(self.profile(TINY, "-p", "0", "-n", "3", "-b", "5"), [(5, 3, 5)])
+        for ops, (rows, steps, outs) in found:
+            self.linears(TINY, ops, rows, steps, True)
+            self.assertEqual(ops["step"]["runs"], steps)
+            logits = stored(TINY)["model.embed_tokens"] + outs * 4 * (96 + 320)
+            self.assertEqual((ops["logits"]["bytes"], ops["logits"]["ops"]), (steps * logits, steps * outs * 2 * 96 * 320))
+        [ops] = self.profile(TINY, "-p", "8", "-n", "0", "--arith", "exact")
+        self.linears(TINY, ops, 8, 1, False)
+
+    def test_repetitions_add_up(self):
+        once, = self.profile(TINY, "-p", "0", "-n", "4")
+        done = gyre("bench", TINY, "-r", "3", "-t", "1", "--ops", "--json", "-p", "0", "-n", "4")
+        for op in json.loads(done.stdout)[0]["ops"]:
+            for key in ("runs", "bytes", "ops"):
+                self.assertEqual(op[key], 3 * once[op["name"]][key], (op["name"], key))
+
+    def test_attention_reads_what_is_seen(self):
+        def want(plan, first, n, batch):
+            """Steps of one row, f16: bytes and operations of all layers."""
+            bytes_ = ops = 0
+            for op in plan["ops"]:
+                if op["op"] != "attn":
+                    continue
+                a, window = op["params"], op["params"].get("window", 0)
+                for pos in range(first, first + n):
+                    seen = min(pos + 1, window or pos + 1)
+                    bytes_ += batch * (seen * a["kv_heads"] + 2 * a["heads"]) * (a["kdim"] + a["vdim"]) * 2
+                    ops += batch * 2 * seen * a["heads"] * (a["kdim"] + a["vdim"])
+            return bytes_, ops
+        windows = set()
+        for name in ("llama", "gpt_oss"):
+            model = TINY[:-len("llama")] + name
+            plan = json.loads(gyre("explain", model, "--json").stdout)
+            windows |= {op["params"].get("window", 0) for op in plan["ops"] if op["op"] == "attn"}
+            rows = self.profile(model, "-p", "0", "-n", "5,3", "-d", "0,40", "-b", "1,3")
+            for ops, (batch, depth, n) in zip(rows, [(b, d, n) for b in (1, 3) for d in (0, 40) for n in (5, 3)], strict=True):
+                self.assertEqual((ops["attn"]["bytes"], ops["attn"]["ops"]), want(plan, depth, n, batch), (name, depth, n, batch))
+            # A prompt does the same operations as its tokens one after the other, and reads fewer bytes.
+            whole, steps = self.profile(model, "-p", "30", "-n", "30")
+            self.assertEqual(whole["attn"]["ops"], steps["attn"]["ops"])
+            self.assertLess(whole["attn"]["bytes"], steps["attn"]["bytes"])
+        self.assertEqual(len(windows), 2)
+
+    def test_experts_that_were_chosen(self):
+        model = TINY[:-len("llama")] + "gpt_oss"
+        many, one = self.profile(model, "-p", "40", "-n", "6")
+        plan = self.linears(model, one, 1, 6, None)
+        sizes, whole, macs, width = stored(model), 0, 0, plan["slots"][0]
+        for op in plan["ops"]:
+            if op["op"] == "experts":
+                whole += sum(sizes[op["params"][part].removesuffix(".weight")] for part in ("gate", "up", "down"))
+                macs += 3 * op["params"]["width"] * width * 2  # of two experts
+                self.assertEqual(op["params"]["experts"], 4)
+        layers = sum(op["op"] == "experts" for op in plan["ops"])
+        self.assertEqual(one["experts"]["ops"], 6 * 2 * macs)
+        self.assertEqual(one["experts"]["bytes"], 6 * (whole // 2 + layers * (2 * width + 2 * 2) * 4))
+        # Of a prompt, every expert at most once.
+        self.assertLessEqual(many["experts"]["bytes"], whole + layers * 40 * (2 * width + 2 * 2) * 4)
+
+    def test_every_family(self):
+        for path in sorted(pathlib.Path(TINY).parent.iterdir()):
+            prompt, answer = self.profile(path, "-p", "70", "-n", "2")
+            self.assertEqual(set(prompt), set(answer))
+            self.assertEqual(answer["step"]["runs"], 2)
+
+    def test_table_and_refusal(self):
+        done = gyre("bench", TINY, "-r", "1", "--ops", "-p", "8", "-n", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for test in ("pp8", "tg2"):
+            self.assertRegex(done.stdout, rf"\n{test}, threads \d+: \d+ steps of [\d.]+ ms\. Roof: read [\d.]+ GB/s, f32 \d+ GOP/s")
+        self.assertEqual(done.stdout.count("| operator | runs | ms | share |"), 2)
+        self.assertEqual(gyre("bench", TINY, "--ops", "-o", "csv").returncode, 2)
+        plain = json.loads(gyre("bench", TINY, "-r", "1", "-p", "8", "-n", "0", "--json").stdout)[0]
+        self.assertFalse({"ops", "roof"} & set(plain))
+
+
 class Made(unittest.TestCase):
     """bench/make_gguf.py: formats that hold the same values give the same logits."""
 

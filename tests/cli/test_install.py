@@ -59,12 +59,12 @@ class Install(unittest.TestCase):
     def test_only_the_public_header_is_exported(self):
         names = subprocess.run(["nm", "-D", "--defined-only", str(self.prefix / "lib/libgyre.so")], capture_output=True, text=True, check=True)
         exported = {line.split()[-1].split("@")[0] for line in names.stdout.splitlines()}
-        declared = set(re.findall(r"GY_API [^;]*?\b(gy_\w+)\(", (ROOT / "include/gyre.h").read_text()))
+        declared = set(re.findall(r"GY_API [^;]*?\b(gy_\w+)\(", "".join(h.read_text() for h in (ROOT / "include").iterdir())))
         self.assertEqual({n for n in exported if n.startswith("gy_")} - declared, set())
         self.assertEqual(declared - exported, set(), "declared and not there")
 
     def test_header_alone_and_in_cplusplus(self):
-        source = '#include <gyre.h>\nint main(void) { return gy_version()[0] == 0; }\n'
+        source = '#include <gyre.h>\n#include <gyre_measure.h>\nint main(void) { return gy_version()[0] == 0; }\n'
         for compiler, suffix, flags in (("cc", "c", ["-std=c11"]), ("c++", "cc", [])):
             if not shutil.which(compiler):
                 continue
