@@ -23,7 +23,8 @@
  *     run    of 4 pages = 256 positions: pages joined in ascending order
  *     query  runs joined in ascending order, then the sink (its logit, 1, 0), then o * (1 / l)
  *     join   of (M, L, O) and (m, l, o): N = max(M, m), a = e^(M - N), b = e^(m - N) gives
- *            (N, fma(l, b, L a), fma(o, b, O a)); the start is (-infinity, 0, 0)
+ *            (N, fma(l, b, L a), fma(o, b, O a)); the start is (-infinity, 0, 0), and stays where a
+ *            bias of -infinity hides all: such a query gives 0
  *
  * Pages and runs lie at absolute positions, and positions that are not visible are never read into
  * a sum: the result is a function of (q, coded K and V that it sees) only. A run is what threads

@@ -160,7 +160,8 @@ typedef struct gy_batch {
      * that it does see. A batch of a plan without KVPUT asks so of what others have written: the
      * query of a drafter, or a view of an earlier length. */
     const gy_reach *also;
-    /* [rows] or NULL: f32 for every position that the row sees, added to its scores; or NULL. */
+    /* [rows] or NULL: f32 for every position that the row sees, added to its scores; -infinity
+     * hides it, and a row that sees nothing gives 0; or NULL. */
     const float *const *bias;
 } gy_batch;
 

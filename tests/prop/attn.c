@@ -108,13 +108,22 @@ static bool sees(const rig *r, int q, int p) {
     return (!m.window || q - p < m.window - m.kept) && (!m.chunk || p / m.chunk == q / m.chunk);
 }
 
+/* -infinity hides positions: one in eight, whole pages, or all that there are. */
+static void bias_row(float *bias, int n, uint64_t *rng) {
+    bool none = test_rand(rng) % 16 == 0, page = false;
+    for (int p = 0; p < n; p++) {
+        if (p % GY_PAGE == 0) page = test_rand(rng) % 4 == 0;
+        bias[p] = none || page || test_rand(rng) % 8 == 0 ? -INFINITY : 2 * test_uniform(rng);
+    }
+}
+
 static void rig_random(rig *r, uint64_t *rng) {
     for (int i = 0; i < SEQS; i++)
         for (size_t k = 0; k < (size_t)r->len[i] * (size_t)r->cols[0]; k++)
             r->x[i][k] = 2 * test_uniform(rng);
     for (int i = 0; i < SEQS; i++)
-        for (size_t k = 0; r->bias[i] && k < (size_t)r->len[i] * (size_t)r->len[i]; k++)
-            r->bias[i][k] = 2 * test_uniform(rng);
+        for (int k = 0; r->bias[i] && k < r->len[i]; k++)
+            bias_row(r->bias[i] + (ptrdiff_t)k * r->len[i], r->len[i], rng);
     for (int h = 0; h < SINKS; h++) r->sink[h] = 3 * test_uniform(rng);
 }
 
@@ -296,6 +305,10 @@ static void coded(gy_cparm c, const float *x, int n, float *y) {
     if (codec->turn) codec->turn(c, y, n, true);
 }
 
+static bool shown(const rig *r, int seq, int pos, int p) {
+    return sees(r, pos, p) && !(r->s.m.bias && isinf(r->bias[seq][pos * r->len[seq] + p]));
+}
+
 /* One head of one position, and a bound for what f32 may lose: each score by its dot (16 lanes: dim
  * / 16 + 5 roundings of the sum of magnitudes), scaling, the cap's tanh and its argument, exp and
  * its argument; this moves the weights, hence the output by twice that times the largest value;
@@ -313,7 +326,7 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
     for (int p = 0; p < len; p++) {
         const float *k = r->x[seq] + (size_t)p * cols + (s->heads + g) * s->kdim;
         double dot = 0, size = 0;
-        if (!sees(r, pos, p)) continue;
+        if (!shown(r, seq, pos, p)) continue;
         coded(s->k, k, s->kdim, y);
         for (int d = 0; d < s->kdim; d++) {
             double t = q[d] * (double)y[d];
@@ -330,12 +343,12 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
     if (s->sinks) sum += exp(r->sink[head] - max);
     memset(o, 0, (size_t)s->vdim * sizeof *o);
     for (int p = 0; p < len; p++)
-        if (sees(r, pos, p)) sum += w[p] = exp(w[p] - max);
+        if (shown(r, seq, pos, p)) sum += w[p] = exp(w[p] - max);
     for (int p = 0; p < len; p++) {
         const float *k = r->x[seq] + (size_t)p * cols + (s->heads + g) * s->kdim;
         const float *v =
             r->x[seq] + (size_t)p * cols + (s->heads + s->kv_heads) * s->kdim + g * s->vdim;
-        if (!sees(r, pos, p)) continue;
+        if (!shown(r, seq, pos, p)) continue;
         coded(s->view ? s->k : s->v, s->view ? k : v, s->view ? s->kdim : s->vdim, y);
         for (int d = 0; d < s->vdim; d++) {
             o[d] += w[p] / sum * y[d];
@@ -347,7 +360,7 @@ static void reference(const rig *r, int seq, int pos, int head, double *o, doubl
     if (gy_codecs[s->v.kind].turn) top *= sqrt(s->vdim), lost += (log2(s->vdim) + 2) * eps;
     /* Affine values are summed as codes and biases, of which each is at most twice the largest. */
     if (s->v.kind == GY_CODEC_AFFINE) top *= 3;
-    *bound = top * (2 * lost + (64 + 6 * (n / GY_PAGE + 4) + 8) * eps);
+    *bound = !n ? 0x1p-1000 : top * (2 * lost + (64 + 6 * (n / GY_PAGE + 4) + 8) * eps);
     free(w);
 }
 
