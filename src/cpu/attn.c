@@ -19,7 +19,7 @@ size_t gy_attn_scratch(int queries, int kdim, int vdim) {
     size_t n = (size_t)queries, dk = ((size_t)kdim + 15) / 16 * 16,
            dv = ((size_t)vdim + 15) / 16 * 16;
     size_t block = GY_PAGE * 9 + dv + 2 * dv + dv / 16; /* of one query */
-    size_t floats = n * dk + GY_PAGE * (dk + dv) + GY_PAGE * dk / 16 + 4 * dv +
+    size_t floats = n * dk + GY_PAGE * (2 * dk + dv) + GY_PAGE * dk / 16 + 4 * dv +
                     GY_ATTN_BLOCK * block + 2 * n * (dv + 16);
     return align64(floats * sizeof(float)) + align64(n * sizeof(gy_attn_sight));
 }

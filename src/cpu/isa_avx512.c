@@ -5,6 +5,7 @@
 
 #include "cpu/cpu.h"
 #include "cpu/lanes.h"
+#define GY_LANES_AVX512 1 /* sixteen lanes where a body has them */
 
 #include "cpu/math.inc"
 #include "cpu/row.inc"
