@@ -7,8 +7,7 @@
  * it happens.
  *
  *     checkpoint --gy_model_open--> gy_model --gy_engine_new--> gy_engine --gy_seq_new--> gy_seq
- *     messages --gy_render--> text --gy_tokenize--> ids --gy_generate(engine, seq, request)-->
- * events
+ *     messages --gy_render--> text --gy_tokenize--> ids --gy_generate(.., request)--> events
  *
  * Ownership. X_new or X_open gives an object to the caller, who ends it with X_free or X_unref.
  * Every char* or array returned through an out parameter is freed with gy_free. const results are
@@ -96,8 +95,7 @@ typedef struct {
  * range, and checks size and SHA-256. *path is the snapshot directory. */
 GY_API gy_rc gy_get(const char *repo, const gy_get_options *options, char **path, gy_err *err);
 
-/* Downloads one URL to a file, resuming FILE.incomplete by range; sha256 is 64 hex digits or NULL.
- */
+/* Downloads one URL to a file, resuming FILE.incomplete by range; sha256: 64 hex digits or NULL. */
 GY_API gy_rc gy_get_url(const char *url, const char *file, const char *sha256,
                         const gy_get_options *options, gy_err *err);
 
@@ -106,10 +104,9 @@ GY_API gy_rc gy_get_url(const char *url, const char *file, const char *sha256,
 typedef struct gy_model gy_model;
 
 typedef struct {
-    const char
-        *chat_template; /* template source that replaces the checkpoint's; NULL: the checkpoint's */
-    bool no_tokenizer;  /* open without tokenizer and template; text functions then fail */
-    bool no_weights;    /* open tokenizer and template only; an engine cannot be made */
+    const char *chat_template; /* source that replaces the checkpoint's; NULL: the checkpoint's */
+    bool no_tokenizer;         /* open without tokenizer and template; text functions then fail */
+    bool no_weights;           /* open tokenizer and template only; an engine cannot be made */
 } gy_model_options;
 
 /* Opens a directory with config.json and safetensors, or a .gguf file (first shard of several).
@@ -132,8 +129,7 @@ typedef struct {
     bool has_tokenizer, has_template;
 } gy_model_info;
 
-GY_API void gy_model_get_info(const gy_model *model,
-                              gy_model_info *info); /* pointers borrowed from the model */
+GY_API void gy_model_get_info(const gy_model *model, gy_model_info *info); /* borrowed pointers */
 
 /* The whole checkpoint as JSON: files, configuration, tensors with codec and shape, what was
  * dropped, KV bytes per token by codec. */
@@ -226,6 +222,11 @@ GY_API void gy_engine_get_info(const gy_engine *engine, gy_engine_info *info);
 /* Writes the shared prefixes that prefix_dir does not have, as far as it holds them; on GY_OK they
  * are durable. They are read whenever a request can use them; what cannot be read is computed. */
 GY_API gy_rc gy_engine_flush(gy_engine *engine, gy_err *err);
+
+/* Write-behind, while no request waits: writes at most `pages` pieces (64 positions of layers of
+ * one kind) that a flush would; *left, may be NULL: those that remain. A piece that leaves memory
+ * before is written then, unless the disk fails. */
+GY_API gy_rc gy_engine_idle(gy_engine *engine, int pages, int *left, gy_err *err);
 
 /* The plan as text, or as JSON. */
 GY_API gy_rc gy_explain(const gy_engine *engine, bool json, char **text, gy_err *err);

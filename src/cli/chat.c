@@ -138,6 +138,14 @@ static bool open_edit(chat *c) {
     return c->edit;
 }
 
+/* Writes prefixes behind while the user thinks or types. What fails here is told at the end, by the
+ * flush. */
+static bool write_behind(void *arg) {
+    chat *c = arg;
+    int left = 0;
+    return !gy_engine_idle(c->k.e, 1, &left, NULL) && left;
+}
+
 static bool blank(const char *s) {
     return !s[strspn(s, " \t\n")];
 }
@@ -182,6 +190,7 @@ int chat_loop(chat *c) {
         fprintf(stderr, "%s, %s, %d threads. /help lists commands, Ctrl-D leaves.\n", info.type,
                 info.quant, engine.threads);
     if (!open_edit(c)) return EXIT_MEMORY;
+    if (c->a->cache_dir) edit_idle(c->edit, write_behind, c);
     cli_terminal(have ? &sane : NULL);
     cli_signals(NULL); /* at the prompt there is nothing to cancel */
     for (bool go = true; go;) {

@@ -32,6 +32,9 @@ struct edit {
     char *draft;
     bool plain, prompts;
     struct termios sane;
+    bool (*work)(void *arg); /* NULL: none */
+    void *arg;
+    bool idle;     /* work has to be done yet for this line */
     sigset_t mask; /* of the program; while reading, SIGINT, SIGTERM and SIGWINCH wait */
 };
 
@@ -223,9 +226,15 @@ static int next_byte(edit *e, int ms) {
         struct pollfd in = {.fd = 0, .events = POLLIN};
         /* Signals are let in only here: one that comes between the look and the wait is not lost.
          */
-        int ready = ppoll(&in, 1, ms >= 0 ? &limit : NULL, &e->mask);
+        bool idle = ms < 0 && e->idle;
+        if (idle) limit = (struct timespec){0};
+        int ready = ppoll(&in, 1, ms >= 0 || idle ? &limit : NULL, &e->mask);
         if (cli_signal()) return KEY_SIGNAL;
         if (resized) return resized = 0, KEY_RESIZE;
+        if (ready == 0 && idle) {
+            e->idle = e->work(e->arg);
+            continue;
+        }
         if (ready == 0) return KEY_ODD;
         ssize_t n = ready > 0 ? read(0, e->in, sizeof e->in) : -1;
         if (n > 0) {
@@ -540,6 +549,7 @@ static edit_result read_plain(edit *e, gy_buf *line) {
     char *text = NULL;
     size_t cap = 0;
     if (e->prompts) cli_put(e->prompt, strlen(e->prompt));
+    while (e->idle && !cli_signal() && !more_waits(e)) e->idle = e->work(e->arg);
     errno = 0;
     ssize_t n = getline(&text, &cap, stdin);
     bool interrupted = n < 0 && errno == EINTR && cli_signal() == SIGINT;
@@ -550,10 +560,14 @@ static edit_result read_plain(edit *e, gy_buf *line) {
     return interrupted ? EDIT_INTERRUPT : n < 0 ? EDIT_END : EDIT_LINE;
 }
 
+void edit_idle(edit *e, bool (*work)(void *arg), void *arg) {
+    e->work = work, e->arg = arg;
+}
+
 edit_result edit_read(edit *e, const char *prompt, gy_buf *line) {
     struct sigaction act = {.sa_handler = on_resize}, old;
     edit_result r = EDIT_LINE;
-    e->prompt = prompt, line->n = 0;
+    e->prompt = prompt, line->n = 0, e->idle = e->work;
     if (line->p) *line->p = 0;
     if (e->plain) return read_plain(e, line);
     if (tcgetattr(0, &e->sane)) return EDIT_END;

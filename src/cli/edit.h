@@ -24,6 +24,9 @@ typedef enum {
  * is out. */
 edit *edit_new(const char *history, const char *const *words);
 void edit_free(edit *e);
+/* What to do while no key comes: called again and again until it returns false, anew for each line;
+ * a call should take a few ms. */
+void edit_idle(edit *e, bool (*work)(void *arg), void *arg);
 /* Reads into line (replaced; the end of line is left out). */
 edit_result edit_read(edit *e, const char *prompt, gy_buf *line);
 /* Remembers an entry, unless it equals the last one. */

@@ -19,7 +19,7 @@ enum { ORPHAN_SECONDS = 60 };
 
 struct gy_store {
     char *dir;
-    int64_t cap;
+    int64_t cap, since; /* since: bytes written since the last sweep */
     const gy_io *io;
     gy_buf path, other; /* kept, so that names need no allocation each */
     gy_store_stats stats;
@@ -141,6 +141,7 @@ gy_rc gy_store_put(gy_store *s, const gy_store_page *page, const char *kv_name, 
                       .page = &entry};
     snprintf(h.kv, sizeof h.kv, "%s", kv_name);
     rc = gy_snap_write(s->io, path, &h, &data, err);
+    if (!rc) s->since += GY_SNAP_ALIGN + (int64_t)page->bytes;
     s->stats.written += rc == GY_OK, s->stats.failed += rc != GY_OK;
     return rc;
 }
@@ -152,6 +153,10 @@ gy_rc gy_store_sync(gy_store *s, gy_err *err) {
 
 int64_t gy_store_cap(const gy_store *s) {
     return s->cap;
+}
+
+bool gy_store_crowded(const gy_store *s) {
+    return s->since > s->cap / 16;
 }
 
 /* ---- Sweeping ---- */
@@ -294,6 +299,7 @@ static bool use_ancestors(gy_store *s, entries *list) {
 void gy_store_sweep(gy_store *s) {
     const char *lock = inside(s, "lock");
     int fd = lock ? s->io->open(s->io->arg, lock, O_RDWR | O_CREAT, 0600) : -1;
+    s->since = 0;
     if (fd < 0) return;
     entries list = {0};
     if (!flock(fd, LOCK_EX | LOCK_NB) && collect(s, &list) && list.bytes > s->cap &&

@@ -48,6 +48,8 @@ int64_t gy_store_cap(const gy_store *store); /* a page takes GY_SNAP_ALIGN bytes
 /* Deletes the oldest files beyond the cap, and what killed writers left behind. Does nothing while
  * another process does it. */
 void gy_store_sweep(gy_store *store);
+/* Whether so much was written since the last sweep, a 16th of the cap, that it is time for one. */
+bool gy_store_crowded(const gy_store *store);
 
 typedef struct {
     uint64_t hits, misses, written, failed, quarantined, deleted; /* pages; failed: writes */

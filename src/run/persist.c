@@ -78,6 +78,15 @@ gy_rc gy_engine_flush(gy_engine *e, gy_err *err) {
     return e->prefix ? gy_prefix_flush(e->prefix, 0, NULL, err) : GY_OK;
 }
 
+gy_rc gy_engine_idle(gy_engine *e, int pages, int *left, gy_err *err) {
+    int rest = 0;
+    if (err) *err = (gy_err){0};
+    if (pages < 1) return gy_fail(err, GY_EARG, "pages: %d; expected 1 or more", pages);
+    gy_rc rc = e->store ? gy_prefix_flush(e->prefix, pages, &rest, err) : GY_OK;
+    if (!rc && left) *left = rest;
+    return rc;
+}
+
 /* A tree without a folder has one root per salt from its first page to its last, whether or not
  * saving a session has made the identity known meanwhile. */
 static bool root_of(const gy_engine *e, const char *salt, gy_digest *root) {

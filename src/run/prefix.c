@@ -29,6 +29,7 @@ struct gy_prefix {
     gy_store *store; /* NULL: none */
     const gy_identity *id;
     const char *kv_name;
+    bool mute; /* a page that left memory could not be written: none is, until a flush can */
 };
 
 enum { BUCKETS = 64 };
@@ -126,6 +127,46 @@ static void drop(gy_prefix *p, node *x) {
     gy_free(x);
 }
 
+/* ---- Writing ---- */
+
+static gy_store_page page_of(const gy_prefix *p, const node *x, int g) {
+    bool state = g == GY_SNAP_STATE;
+    return (gy_store_page){.id = p->id,
+                           .before = &x->before,
+                           .name = &x->name,
+                           .tok = x->tok,
+                           .index = x->index,
+                           .group = g,
+                           .bytes = state ? (size_t)gy_state_block_bytes(p->states)
+                                          : gy_kv_group_bytes(p->kv, g)};
+}
+
+static bool has_page(const gy_prefix *p, const node *x, int g) {
+    return g == GY_SNAP_STATE ? x->state != NULL : g < p->groups && x->page[g];
+}
+
+/* Writes x's page g unless the store has it. */
+static gy_rc write_page(gy_prefix *p, node *x, int g, gy_err *err) {
+    gy_store_page page = page_of(p, x, g);
+    const void *data =
+        g == GY_SNAP_STATE ? gy_state_block_data(x->state) : gy_kv_page_data(x->page[g]);
+    gy_rc rc = gy_store_put(p->store, &page, p->kv_name, data, err);
+    x->stored[g] = rc == GY_OK;
+    return rc;
+}
+
+/* What leaves memory is written first. A folder smaller than the memory would not keep it, and a
+ * disk that took no page will not take the next one. */
+static void write_behind(gy_prefix *p, node *x) {
+    bool wanted = p->store && !p->mute && p->stats.bytes <= gy_store_cap(p->store);
+    for (int g = 0; p->store && g <= GY_SNAP_STATE; g++) {
+        if (!has_page(p, x, g) || x->stored[g]) continue;
+        if (wanted && !p->mute && write_page(p, x, g, NULL)) p->mute = true;
+        p->stats.lost += !x->stored[g];
+    }
+    if (p->store && gy_store_crowded(p->store)) gy_store_sweep(p->store);
+}
+
 /* Lets leaves go until `more` bytes fit; stays is not to go. False when too much is in use. */
 static bool make_room(gy_prefix *p, int64_t more, const node *stays) {
     if (more > p->stats.budget) return false;
@@ -133,6 +174,7 @@ static bool make_room(gy_prefix *p, int64_t more, const node *stays) {
         newer = x->newer;
         if (x->children || x == stays || used(p, x)) continue;
         /* Its parent may be the next leaf, and is the next newer one or later. */
+        write_behind(p, x);
         drop(p, x), p->stats.evicted++;
     }
     return p->stats.bytes <= p->stats.budget - more;
@@ -258,18 +300,6 @@ void gy_prefix_offer(gy_prefix *p, const gy_digest *root, const struct gy_seq *s
 
 void gy_prefix_attach(gy_prefix *p, gy_store *store, const gy_identity *id, const char *kv_name) {
     p->store = store, p->id = id, p->kv_name = kv_name;
-}
-
-static gy_store_page page_of(const gy_prefix *p, const node *x, int g) {
-    bool state = g == GY_SNAP_STATE;
-    return (gy_store_page){.id = p->id,
-                           .before = &x->before,
-                           .name = &x->name,
-                           .tok = x->tok,
-                           .index = x->index,
-                           .group = g,
-                           .bytes = state ? (size_t)gy_state_block_bytes(p->states)
-                                          : gy_kv_group_bytes(p->kv, g)};
 }
 
 /* A prefix of ids on its way from the store: nodes as far as they are there, names, and which page
@@ -409,20 +439,6 @@ int gy_prefix_adopt(gy_prefix *p, const gy_digest *root, struct gy_seq *seq, con
     return k * GY_PAGE;
 }
 
-/* Writes x's page g unless the store has it. */
-static gy_rc write_page(gy_prefix *p, node *x, int g, gy_err *err) {
-    gy_store_page page = page_of(p, x, g);
-    const void *data =
-        g == GY_SNAP_STATE ? gy_state_block_data(x->state) : gy_kv_page_data(x->page[g]);
-    gy_rc rc = gy_store_put(p->store, &page, p->kv_name, data, err);
-    x->stored[g] = rc == GY_OK;
-    return rc;
-}
-
-static bool has_page(const gy_prefix *p, const node *x, int g) {
-    return g == GY_SNAP_STATE ? x->state != NULL : g < p->groups && x->page[g];
-}
-
 gy_rc gy_prefix_flush(gy_prefix *p, int most, int *left, gy_err *err) {
     gy_rc rc = GY_OK;
     int wrote = 0, rest = 0;
@@ -439,7 +455,8 @@ gy_rc gy_prefix_flush(gy_prefix *p, int most, int *left, gy_err *err) {
             rest += !x->stored[g];
         }
     if (wrote && !most && !rc) rc = gy_store_sync(p->store, err);
-    if (wrote) gy_store_sweep(p->store);
+    if (wrote) p->mute = false;
+    if (wrote && (!most || !rest || gy_store_crowded(p->store))) gy_store_sweep(p->store);
     if (left) *left = rest;
     return rc;
 }

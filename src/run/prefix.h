@@ -18,7 +18,7 @@
  * nothing but time. Every failure is a miss.
  *
  * Behind the tree there may be a folder of page files: what memory does not hold is looked for
- * there, and what it holds is written when asked. Pages that leave memory unwritten are lost. */
+ * there, and what it holds is written when asked, or when it leaves memory. */
 #ifndef GY_RUN_PREFIX_H
 #define GY_RUN_PREFIX_H
 
@@ -56,7 +56,7 @@ typedef struct {
     int nodes;
     int64_t bytes, budget;
     uint64_t hits, misses, hit_tokens, evicted; /* adoptions; nodes */
-    uint64_t read;                              /* pages taken from the store */
+    uint64_t read, lost; /* pages taken from the store; that left memory and are not in it */
 } gy_prefix_stats;
 void gy_prefix_get_stats(const gy_prefix *prefix, gy_prefix_stats *stats);
 

@@ -264,6 +264,25 @@ class Chat(unittest.TestCase):
         self.assertIn("No such file", t.line("/load /nowhere/x.json"))
         self.assertIn("No such file", t.line("/save /nowhere/x.json"))
 
+    def test_writes_behind_at_the_prompt(self):
+        """A chat that is killed at its prompt has its prefixes in the folder, each page whole."""
+        folder = self.dir.name + "/prefixes"
+        question = "why " * 60
+        for term in ("xterm", "dumb"):
+            t = self.start("--cache-dir", folder, prompt=False, TERM=term)
+            t.expect(">>> ")
+            t.send(question + "\r")
+            deadline = time.monotonic() + 30 * SLOW
+            while len(list(pathlib.Path(folder).glob("*.kv"))) < 2 and time.monotonic() < deadline:
+                t.pump(0.05)
+            t.process.kill()
+            t.process.wait()
+            pages = list(pathlib.Path(folder).glob("*.kv"))
+            self.assertGreaterEqual(len(pages), 2, term)
+            for page in pages:
+                self.assertEqual(int.from_bytes(page.read_bytes()[16:24], "little"), page.stat().st_size)
+                page.unlink()
+
     def test_think_reaches_the_template(self):
         template = "{% for m in messages %}{{ m.content }}{% endfor %}{{ 'T' * 40 if enable_thinking else 'N' }}"
         t = self.start("--chat-template", template)

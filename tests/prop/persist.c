@@ -226,7 +226,8 @@ static void test_requests(void **state) {
 
 /* ---- A folder of prefixes ---- */
 
-static int child_flush(char **argv) {
+/* Writes by a flush, or (idle) page by page as between requests; a killed process had no more. */
+static int child_write(char **argv, bool idle) {
     gy_model *m = open_model(argv[0]);
     gy_engine_options o = options(argv[1]);
     o.prefix_bytes = 1 << 28, o.prefix_dir = argv[2];
@@ -237,7 +238,9 @@ static int child_flush(char **argv) {
     tokens(vocab_of(m), 3, ids);
     gy_request r = {.ids = ids, .n = 200, .max_tokens = 20, .ignore_eos = true};
     if (ask(e, &r, &got)) return 1;
-    if (gy_engine_flush(e, &err)) return fprintf(stderr, "%s\n", err.msg), 1;
+    for (int left = 1, last = 1000; idle && left; last = left)
+        if (gy_engine_idle(e, 1, &left, &err) || left >= last) return 1;
+    if (!idle && gy_engine_flush(e, &err)) return fprintf(stderr, "%s\n", err.msg), 1;
     raise(SIGKILL);
     return 1;
 }
@@ -264,7 +267,7 @@ static void test_folder(void **state) {
             gy_request r = {.ids = ids, .n = 200, .max_tokens = 20, .ignore_eos = true};
             assert_int_equal(ask(plain, &r, &want), 0);
             assert_int_equal(ask(before, &r, &got), 0); /* others' pages lie there by now */
-            killed_child("--flush", path, o.kv, dir, 0);
+            killed_child(k ? "--idle" : "--flush", path, o.kv, dir, 0);
             gy_engine *e = engine(m, o);
             int held = ask(e, &r, &got);
             if (held != 192) fail_msg("%s %s: %d positions found", own[i], o.kv, held);
@@ -280,6 +283,14 @@ static void test_folder(void **state) {
     gy_err err = {0};
     o.prefix_dir = dir;
     assert_int_equal(gy_engine_new(m, &o, &e, &err), GY_EARG);
+    o.prefix_dir = NULL;
+    e = engine(m, o);
+    int left = -1;
+    assert_int_equal(gy_engine_idle(e, 0, &left, &err), GY_EARG);
+    assert_int_equal(left, -1);
+    assert_ok(gy_engine_idle(e, 1, &left, (err = (gy_err){0}, &err)), err);
+    assert_int_equal(left, 0);
+    gy_engine_free(e);
     o.prefix_bytes = 1000, o.prefix_dir = "/nonexistent/folder/x";
     assert_int_equal(gy_engine_new(m, &o, &e, &err), GY_EIO);
     assert_non_null(strstr(err.msg, o.prefix_dir));
@@ -643,7 +654,8 @@ static void test_saved_between(void **state) {
 
 int main(int argc, char **argv) {
     if (argc == 6 && !strcmp(argv[1], "--save")) return child_save(argv + 2);
-    if (argc == 6 && !strcmp(argv[1], "--flush")) return child_flush(argv + 2);
+    if (argc == 6 && !strcmp(argv[1], "--flush")) return child_write(argv + 2, false);
+    if (argc == 6 && !strcmp(argv[1], "--idle")) return child_write(argv + 2, true);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_requests),

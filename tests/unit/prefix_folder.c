@@ -164,11 +164,150 @@ static void test_flush_use(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* What leaves memory is written before, as long as the disk takes it, and found again; a full disk
+ * is asked once, not for each page, until a flush succeeds. */
+static void test_leaving(void **state) {
+    (void)state;
+    gy_kvspec spec[] = {layer(keep_all),
+                        layer(window(70, 0)),
+                        {.donor = -1, .scan = 20, .keep = {.policy = GY_KEEP_STATE}}};
+    gy_err err = {0};
+    int32_t tok[3][LEN];
+    int evicted = 0;
+    for (int t = 0; t < 3; t++)
+        for (int i = 0; i < LEN; i++) tok[t][i] = 1000 * t + i;
+    for (int layers = 1; layers <= 3; layers++)
+        for (int full = 0; full < 2; full++) {
+            char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+            fault f = {.lazy = true};
+            gy_io io = fault_io(&f);
+            gy_prefix_stats st;
+            gy_store_stats files;
+            rig *r = calloc(1, sizeof *r);
+            assert_non_null(r);
+            assert_non_null(mkdtemp(dir));
+            r->layers = layers, r->spec = spec;
+            memset(&r->id, 2, sizeof r->id);
+            assert_ok(gy_kv_new(spec, layers, 2 * LEN, &r->kv, &err), err);
+            int64_t budget = 9 * (int64_t)(gy_kv_group_bytes(r->kv, 0) + 600);
+            if (layers > 1) budget += 9 * (int64_t)gy_kv_group_bytes(r->kv, 1);
+            if (layers > 2) budget += 9 * gy_state_block_bytes(gy_kv_state(r->kv));
+            assert_ok(gy_store_open(dir, all_of_it, &io, &r->store, &err), err);
+            assert_ok(gy_prefix_new(r->kv, budget, &r->prefix, &err), err);
+            gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+            for (int t = 0; t < 3; t++) { /* three prefixes, and room for one */
+                if (t == 1 && full) f.room = 0;
+                if (t == 2 && full) { /* there is room again, but only a flush tries */
+                    f.room = -1;
+                    gy_store_get_stats(r->store, &files);
+                    assert_int_equal(files.failed, 1);
+                    assert_ok(gy_prefix_flush(r->prefix, 1, NULL, &err), err);
+                }
+                assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+                for (int at = 0; at < 8 * GY_PAGE; at += GY_PAGE) {
+                    feed(r, 0, tok[t] + at, GY_PAGE);
+                    gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+                    gy_prefix_check(r->prefix);
+                }
+                gy_kv_seq_free(r->kv, r->seq[0]);
+            }
+            gy_prefix_get_stats(r->prefix, &st);
+            assert_ok(gy_prefix_flush(r->prefix, 0, NULL, &err), err); /* what is in memory yet */
+            int first = found(r, tok[0]), second = found(r, tok[1]);
+            if (second != 8 * GY_PAGE ||
+                (full ? first > GY_PAGE || !st.lost : first != 8 * GY_PAGE || st.lost))
+                fail_msg("%d layers, disk %s: %d and %d positions found, %d pages lost", layers,
+                         full ? "full" : "free", first, second, (int)st.lost);
+            evicted += (int)st.evicted;
+            rig_free(r);
+            snprintf(command, sizeof command, "rm -rf %s", dir);
+            assert_int_equal(system(command), 0);
+        }
+    printf("leaving: %d nodes left memory\n", evicted);
+    assert_true(evicted >= 6 * 15);
+}
+
+/* Page by page in idle time: after each call what was written is a prefix from its beginning, and
+ * what is written then need not be when it leaves memory. */
+static void test_idle(void **state) {
+    (void)state;
+    gy_kvspec spec = layer(keep_all);
+    gy_err err = {0};
+    int32_t tok[LEN];
+    char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+    fault lazy = {.lazy = true};
+    gy_io io = fault_io(&lazy);
+    gy_store_stats st;
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < LEN; i++) tok[i] = i;
+    rig *r = rig_with_files(&spec, dir, all_of_it, &io, tok);
+    int32_t other[LEN];
+    for (int i = 0; i < LEN; i++) other[i] = i + 1;
+    assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+    feed(r, 0, other, 8 * GY_PAGE);
+    gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+    gy_kv_seq_free(r->kv, r->seq[0]);
+    for (int i = 0; i <= 8; i++) {
+        int left = -1, got = found(r, other);
+        gy_store_get_stats(r->store, &st);
+        if (got != i * GY_PAGE || (int)st.written != 8 + i)
+            fail_msg("%d pages written: %d positions found", (int)st.written - 8, got);
+        assert_ok(gy_prefix_flush(r->prefix, 1, &left, &err), err);
+        assert_int_equal(left, i < 8 ? 7 - i : 0);
+    }
+    assert_ok(gy_prefix_flush(r->prefix, 100, NULL, &err), err);
+    gy_store_get_stats(r->store, &st);
+    assert_int_equal(st.written, 16);
+    rig_free(r);
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
+/* A folder smaller than the memory takes no part: what would leave it at once is not written. And
+ * one that fills while no flush comes is swept all the same. */
+static void test_leaving_small(void **state) {
+    (void)state;
+    gy_kvspec spec = layer(keep_all);
+    gy_err err = {0};
+    int32_t tok[LEN];
+    for (int small = 0; small < 2; small++) {
+        char dir[64] = "/tmp/gyre-prefix-XXXXXX", command[100];
+        fault lazy = {.lazy = true};
+        gy_io io = fault_io(&lazy);
+        gy_store_stats st;
+        rig *r = calloc(1, sizeof *r);
+        assert_non_null(r);
+        assert_non_null(mkdtemp(dir));
+        r->layers = 1, r->spec = &spec;
+        assert_ok(gy_kv_new(&spec, 1, LEN, &r->kv, &err), err);
+        int64_t each = GY_SNAP_ALIGN + (int64_t)gy_kv_group_bytes(r->kv, 0);
+        int64_t cap = small ? 3 * each : 20 * each;
+        assert_ok(gy_store_open(dir, cap, &io, &r->store, &err), err);
+        assert_ok(gy_prefix_new(r->kv, 10 * each, &r->prefix, &err), err);
+        gy_prefix_attach(r->prefix, r->store, &r->id, "f32");
+        for (int t = 0; t < 30; t++) {
+            for (int i = 0; i < LEN; i++) tok[i] = 1000 * t + i;
+            assert_ok(gy_kv_seq_new(r->kv, &r->seq[0], &err), err);
+            feed(r, 0, tok, 6 * GY_PAGE);
+            gy_prefix_offer(r->prefix, &r->root[0], r->seq[0]);
+            gy_kv_seq_free(r->kv, r->seq[0]);
+        }
+        gy_store_get_stats(r->store, &st);
+        printf("%s folder: %d written, %d deleted\n", small ? "small" : "large", (int)st.written,
+               (int)st.deleted);
+        int kept = (int)st.written - (int)st.deleted;
+        assert_true(small ? !st.written : st.written > 100 && kept > 0 && kept <= 22);
+        rig_free(r);
+        snprintf(command, sizeof command, "rm -rf %s", dir);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_small_folder),
-        cmocka_unit_test(test_flush_again),
-        cmocka_unit_test(test_flush_use),
+        cmocka_unit_test(test_small_folder),  cmocka_unit_test(test_flush_again),
+        cmocka_unit_test(test_flush_use),     cmocka_unit_test(test_leaving),
+        cmocka_unit_test(test_leaving_small), cmocka_unit_test(test_idle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
