@@ -245,11 +245,10 @@ GY_API void gy_cancel(gy_engine *engine);
 
 GY_API gy_rc gy_seq_new(gy_engine *engine, gy_seq **seq, gy_err *err);
 GY_API void gy_seq_free(gy_engine *engine, gy_seq *seq); /* NULL is fine */
-GY_API gy_rc gy_seq_fork(gy_engine *engine, const gy_seq *from, gy_seq **seq,
-                         gy_err *err);    /* shares memory */
-GY_API int gy_seq_len(const gy_seq *seq); /* positions held */
-GY_API const int32_t *gy_seq_tokens(
-    const gy_seq *seq); /* [len], valid until the next call on seq */
+/* Shares memory. */
+GY_API gy_rc gy_seq_fork(gy_engine *engine, const gy_seq *from, gy_seq **seq, gy_err *err);
+GY_API int gy_seq_len(const gy_seq *seq);               /* positions held */
+GY_API const int32_t *gy_seq_tokens(const gy_seq *seq); /* [len], until the next call on seq */
 
 /* Forgets positions >= len; drafts before len stay, as when settled. Layers with a window need the
  * positions before len still held: GY_ELIMIT if they are gone, and the sequence is unchanged. */
@@ -362,8 +361,7 @@ typedef struct {
     gy_end end; /* END */
 } gy_event;
 
-typedef bool (*gy_event_fn)(void *arg,
-                            const gy_event *event); /* event borrowed; return false to stop */
+typedef bool (*gy_event_fn)(void *arg, const gy_event *event); /* borrowed; false stops */
 
 typedef struct {
     int prompt_tokens, tokens; /* appended by this request; generated */
