@@ -177,11 +177,10 @@ typedef struct {
      * "K.V" for two (README); or a file with one for each layer, named by a path with '/' or
      * ".json". */
     const char *kv;
-    int context;    /* most positions of one sequence; 0: the model's, at most 32768 */
-    int sequences;  /* sequences that can be full at once; 0: 1. Sets the KV memory */
-    int chunk;      /* most rows of one step; 0: 512 */
-    int64_t memory; /* refuse an engine that would need more bytes when full, prefix_bytes apart; 0:
-                       no bound */
+    int context;     /* most positions of one sequence; 0: the model's, at most 32768 */
+    int sequences;   /* sequences that can be full at once; 0: 1. Sets the KV memory */
+    int chunk;       /* most rows of one step; 0: 512 */
+    int64_t memory;  /* refuse an engine that would need more bytes when full; 0: no bound */
     const char *isa; /* force an instruction set ("generic"); NULL: GYRE_ISA or the best one */
     bool no_pack; /* read weights only as stored, without packed copies (same bits, less memory) */
     int64_t prefix_bytes;   /* memory for prefixes that later sequences share; 0: none are kept */
@@ -191,7 +190,7 @@ typedef struct {
 } gy_engine_options;
 
 typedef struct {
-    int64_t weights, kv, scratch, total; /* bytes; kv with recurrent state */
+    int64_t weights, kv, prefix, scratch, total; /* bytes; kv with recurrent state */
     int64_t kv_token; /* bytes of one position more of one sequence, when windows are full */
     int context;      /* positions of each sequence */
     bool by_model;    /* more does not fit the model; else it does not fit the budget */

@@ -69,6 +69,8 @@ static const struct flag {
     {"cache-type-v", "-ctv", TEXT, AT(kv_v), CMD_MODEL | CMD_FIT, "CODEC", "codec of values alone"},
     {"memory-budget", "--budget", TEXT, AT(memory), CMD_MODEL | CMD_FIT, "BYTES",
      "refuse what would need more, such as 8G (fit: default what is available)"},
+    {"prefix-memory", "", TEXT, AT(prefix_memory), CMD_SAMPLE | CMD_FIT, "BYTES",
+     "for shared prefixes, 0: none; else run and fit 256M, --cache-dir 4G, of a budget 1/8"},
     {"isa", "", TEXT, AT(isa), CMD_MODEL | CMD_FIT, "NAME",
      "force an instruction set: generic, avx2, avx512"},
     {"ctx-size", "-c,--ctx,--context,--sequence-length", INT, AT(context), CMD_MODEL | CMD_FIT, "N",

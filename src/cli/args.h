@@ -63,7 +63,7 @@ typedef struct {
     int words;
     bool json, help, verbose, quiet, yes;
     /* engine */
-    const char *model, *threads, *arith, *kv, *kv_k, *kv_v, *isa, *memory;
+    const char *model, *threads, *arith, *kv, *kv_k, *kv_v, *isa, *memory, *prefix_memory;
     int context, chunk;
     /* text */
     const char *prompt, *prompt_file, *system, *chat_template, *chat_template_file,

@@ -92,9 +92,13 @@ static int check_kwargs(const cli_args *a) {
 const char ask_cut[] = "<|gyre cuts here|>";
 
 /* The folder of prefixes, and in a chat also memory for turns that are taken back. */
-static void prefix_options(const cli_args *a, gy_engine_options *o) {
-    if (a->cache_dir || a->command == CMD_RUN) o->prefix_bytes = (int64_t)256 << 20;
-    if (a->cache_dir) o->prefix_bytes = (int64_t)4 << 30, o->prefix_dir = a->cache_dir;
+static int prefix_options(const cli_args *a, gy_engine_options *o) {
+    int64_t usual = a->cache_dir ? (int64_t)4 << 30 : a->command == CMD_RUN ? CLI_PREFIX_RUN : 0;
+    int code = cli_prefix_memory(a, a->memory ? cli_memory(a->memory) : 0, usual, &o->prefix_bytes);
+    if (!code && a->cache_dir && !o->prefix_bytes)
+        return cli_usage(a, "--cache-dir: needs --prefix-memory");
+    o->prefix_dir = a->cache_dir;
+    return code;
 }
 
 /* generate needs the file; run begins with it when it is there. */
@@ -132,7 +136,7 @@ int ask_open(ask *k, cli_args *a) {
     if (!code) code = check_kwargs(a);
     if (code) return code;
     gy_engine_options o = {.context = context_for_ids(a, k->m)};
-    prefix_options(a, &o);
+    if ((code = prefix_options(a, &o))) return code;
     k->e = cli_engine(a, k->m, &o, &code);
     if (!k->e) return code;
     cli_signals(k->e);

@@ -32,6 +32,14 @@ int64_t cli_memory(const char *text) {
     return *end || end == text || !(n >= 1) || n > 0x1p62 ? -1 : (int64_t)n;
 }
 
+int cli_prefix_memory(const cli_args *a, int64_t budget, int64_t usual, int64_t *bytes) {
+    const char *s = a->prefix_memory;
+    *bytes = budget > 0 && usual > budget / 8 ? budget / 8 : usual;
+    if (s) *bytes = strcmp(s, "0") ? cli_memory(s) : 0;
+    return *bytes < 0 ? cli_usage(a, "--prefix-memory %s: expected bytes, such as 1G, or 0", s)
+                      : EXIT_OK;
+}
+
 typedef struct {
     const cli_args *a;
     gy_model *m;
@@ -61,9 +69,10 @@ static gy_rc line(job *j, const char *kv, gy_err *err) {
                       j->first ? "" : ",", kv, (long long)at.kv_token, most.context);
         gy_buf_printf(&j->text,
                       "\"limited_by\":\"%s\",\"context\":%d,\"weights\":%lld,\"kv_bytes\":%lld,"
-                      "\"scratch\":%lld,\"total\":%lld,\"fits\":%s}",
+                      "\"prefix_bytes\":%lld,\"scratch\":%lld,\"total\":%lld,\"fits\":%s}",
                       limit, at.context, (long long)at.weights, (long long)at.kv,
-                      (long long)at.scratch, (long long)at.total, fits ? "true" : "false");
+                      (long long)at.prefix, (long long)at.scratch, (long long)at.total,
+                      fits ? "true" : "false");
     } else {
         char kv_bytes[32], steps[32], total[32];
         cli_bytes(kv_bytes, (double)at.kv), cli_bytes(steps, (double)at.scratch);
@@ -77,7 +86,7 @@ static gy_rc line(job *j, const char *kv, gy_err *err) {
 }
 
 static void head(job *j) {
-    char weights[32], budget[32];
+    char weights[32], budget[32], prefix[32];
     gy_model_info info;
     gy_model_get_info(j->m, &info);
     if (j->a->json) {
@@ -89,8 +98,12 @@ static void head(job *j) {
         return;
     }
     cli_bytes(weights, (double)info.weight_bytes), cli_bytes(budget, (double)j->budget);
-    gy_buf_printf(&j->text, "weights %s, budget %s, %d sequence%s, model context %d\n\n", weights,
-                  budget, j->o.sequences, j->o.sequences == 1 ? "" : "s", info.context);
+    cli_bytes(prefix, (double)j->o.prefix_bytes);
+    gy_buf_printf(&j->text,
+                  "budget %s, %d sequence%s, model context %d\n"
+                  "in every total: weights %s, shared prefixes %s (--prefix-memory)\n\n",
+                  budget, j->o.sequences, j->o.sequences == 1 ? "" : "s", info.context, weights,
+                  prefix);
     gy_buf_printf(&j->text, "%-14s %11s %16s  %-10s %9s %11s %11s %11s\n", "kv", "bytes/token",
                   "largest context", "limited by", "at", "kv", "steps", "total");
 }
@@ -132,7 +145,8 @@ int cmd_fit(cli_args *a) {
     j.m = cli_open(a, &(gy_model_options){.no_tokenizer = true}, &code);
     if (!j.m) return code;
     char kv[CLI_KV];
-    if ((code = cli_words(a, 0)) || (code = cli_engine_options(a, &j.o, kv)))
+    if ((code = cli_words(a, 0)) || (code = cli_engine_options(a, &j.o, kv)) ||
+        (code = cli_prefix_memory(a, j.budget, CLI_PREFIX_RUN, &j.o.prefix_bytes)))
         return gy_model_unref(j.m), code;
     head(&j);
     if (lines(&j, &err)) {

@@ -34,6 +34,10 @@ enum { CLI_KV = 96 };
 int cli_engine_options(const cli_args *a, gy_engine_options *o, char kv[CLI_KV]);
 /* "8G", "512MiB", "1000000" in bytes; -1: something else. */
 int64_t cli_memory(const char *text);
+/* Bytes for shared prefixes: what the user says, or `usual`, of which a budget (0: none) gives at
+ * most an eighth. An exit code after saying what is wrong. */
+int cli_prefix_memory(const cli_args *a, int64_t budget, int64_t usual, int64_t *bytes);
+enum { CLI_PREFIX_RUN = 256 << 20 }; /* usual bytes of gyre run */
 /* An engine with the flags' options over what the command already set in o. */
 gy_engine *cli_engine(const cli_args *a, gy_model *m, gy_engine_options *o, int *code);
 

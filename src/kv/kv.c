@@ -343,6 +343,11 @@ size_t gy_kv_group_bytes(const gy_kv *kv, int group) {
     return kv->group[group].stored ? kv->group[group].pool[0].page_bytes : 0;
 }
 
+int64_t gy_kv_page_cost(const gy_kv *kv, int group) {
+    size_t bytes = gy_kv_group_bytes(kv, group);
+    return bytes ? (int64_t)bytes + GY_PAGE_HEAD : 0;
+}
+
 bool gy_kv_page_needed(const gy_kv *kv, int group, int len, int i) {
     gy_keep keep = kv->group[group].keep;
     if (!kv->group[group].stored || i >= gy_pages_for(len)) return false;

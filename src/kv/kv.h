@@ -116,6 +116,7 @@ static inline bool gy_kv_recoded(const struct gy_seq *seq) {
 
 int gy_kv_groups(const gy_kv *kv);
 size_t gy_kv_group_bytes(const gy_kv *kv, int group); /* of one page; 0: nothing is stored */
+int64_t gy_kv_page_cost(const gy_kv *kv, int group);  /* the same with the page's head, or 0 */
 /* Whether a sequence of len positions must hold page i of the group to go on. */
 bool gy_kv_page_needed(const gy_kv *kv, int group, int len, int i);
 /* A page with one reference, the caller's. */

@@ -126,10 +126,10 @@ static gy_rc check_memory(gy_model *model, const gy_engine_options *o, gy_err *e
     if (rc || !o->memory || need.total <= o->memory) return rc;
     return gy_fail(err, GY_ELIMIT,
                    "memory: %d sequences of %d positions need %lld bytes (weights %lld, KV %lld, "
-                   "steps %lld); the bound is %lld",
+                   "shared prefixes %lld, steps %lld); the bound is %lld",
                    o->sequences ? o->sequences : 1, need.context, (long long)need.total,
-                   (long long)need.weights, (long long)need.kv, (long long)need.scratch,
-                   (long long)o->memory);
+                   (long long)need.weights, (long long)need.kv, (long long)need.prefix,
+                   (long long)need.scratch, (long long)o->memory);
 }
 
 gy_rc gy_engine_new(gy_model *model, const gy_engine_options *options, gy_engine **engine,

@@ -1,6 +1,7 @@
 /* run/fit - how much memory an engine will take, and what fits a budget, before any is taken.
  *
- *     weights: the mapping | kv: gy_kv_need | scratch: of a step of `chunk` rows
+ *     weights: the mapping | kv: gy_kv_need | prefix: its bound, reached in time |
+ *     scratch: of a step of `chunk` rows, and the plan
  *
  * What a step needs is linear in its rows, so backends for one row and for two are made and the
  * bytes that they asked for are counted: no formula here can fall behind what backends do. */
@@ -26,7 +27,13 @@ typedef struct {
     gy_plan *plan;
     const char *isa;
     int sequences;
+    int64_t prefix;
 } job;
+
+static int64_t plan_bytes(const gy_plan *p) {
+    return (int64_t)sizeof(gy_engine) + (int64_t)sizeof *p + p->n_ops * (int64_t)sizeof *p->op +
+           p->n_layers * (int64_t)sizeof *p->kv;
+}
 
 static gy_rc need_of(const job *j, int context, gy_need *need, gy_err *err) {
     int64_t one = 0, two = 0, positions;
@@ -41,11 +48,12 @@ static gy_rc need_of(const job *j, int context, gy_need *need, gy_err *err) {
     gy_model_get_info(j->e.model, &info);
     *need = (gy_need){.weights = info.weight_bytes,
                       .kv = gy_kv_need(kv, context, j->e.chunk, j->sequences),
-                      .scratch =
-                          one + (two - one) * (j->e.chunk - 1) + gy_engine_step_bytes(j->e.chunk),
+                      .prefix = j->prefix,
+                      .scratch = one + (two - one) * (j->e.chunk - 1) +
+                                 gy_engine_step_bytes(j->e.chunk) + plan_bytes(j->plan),
                       .kv_token = gy_kv_token_bytes(kv),
                       .context = context};
-    need->total = need->weights + need->kv + need->scratch;
+    need->total = need->weights + need->kv + need->prefix + need->scratch;
     gy_kv_free(kv);
     return GY_OK;
 }
@@ -66,9 +74,9 @@ static gy_rc largest(const job *j, int most, int64_t budget, gy_need *need, gy_e
     if (!lo) {
         return gy_fail(err, GY_ELIMIT,
                        "memory: %d positions of %d sequences need %lld bytes, of which %lld are "
-                       "weights; the budget is %lld",
+                       "weights and %lld for shared prefixes; the budget is %lld",
                        at.context, j->sequences, (long long)at.total, (long long)at.weights,
-                       (long long)budget);
+                       (long long)at.prefix, (long long)budget);
     }
     best.by_model = best.context >= most;
     *need = best;
@@ -78,7 +86,7 @@ static gy_rc largest(const job *j, int most, int64_t budget, gy_need *need, gy_e
 gy_rc gy_fit(gy_model *model, const gy_engine_options *options, int64_t budget, gy_need *need,
              gy_err *err) {
     gy_engine_options o = options ? *options : (gy_engine_options){0};
-    job j = {.isa = o.isa, .sequences = o.sequences ? o.sequences : 1};
+    job j = {.isa = o.isa, .sequences = o.sequences ? o.sequences : 1, .prefix = o.prefix_bytes};
     gy_kvpair *kv;
     gy_model_info info;
     if (err) *err = (gy_err){0};

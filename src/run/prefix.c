@@ -98,7 +98,7 @@ static void touch(gy_prefix *p, node *leaf) {
 /* ---- Leaving ---- */
 
 static int64_t page_bytes(const gy_prefix *p, int g) {
-    return (int64_t)gy_kv_group_bytes(p->kv, g);
+    return gy_kv_page_cost(p->kv, g);
 }
 
 static bool used(const gy_prefix *p, const node *x) {

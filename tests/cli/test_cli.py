@@ -112,13 +112,28 @@ class Usage(unittest.TestCase):
         self.assertEqual(kv["f16"]["largest_context"], out["model_context"])
         self.assertNotIn("turbo-k8v3", kv)  # heads of 32 values
         self.assertGreater(kv["f16"]["kv_bytes"], 1.7 * kv["q8.32"]["kv_bytes"])
-        tight = str(kv["f16"]["total"] - kv["f16"]["kv_bytes"] // 2)
-        out = json.loads(gyre("fit", model, "--json", "--kv", "f16", "--budget", tight).stdout)
+        for c in out["codecs"]:
+            self.assertEqual(c["total"], c["weights"] + c["prefix_bytes"] + c["kv_bytes"] + c["scratch"])
+            self.assertEqual(c["prefix_bytes"], 10**9 // 8)
+        for memory, want in (("0", 0), ("2M", 2000000)):
+            out = json.loads(gyre("fit", model, "--json", "--kv", "f16", "--budget", "1G", "--prefix-memory", memory).stdout)
+            self.assertEqual(out["codecs"][0]["prefix_bytes"], want)
+        self.assertIn("shared prefixes 2.0 MB", gyre("fit", model, "--prefix-memory", "2M").stdout)
+        fixed = ["--kv", "f16", "--prefix-memory", "2M"]
+        tight = str(out["codecs"][0]["total"] - kv["f16"]["kv_bytes"] // 2)
+        out = json.loads(gyre("fit", model, "--json", *fixed, "--budget", tight).stdout)
         self.assertEqual(out["codecs"][0]["limited_by"], "memory")
         self.assertEqual(out["codecs"][0]["largest_context"] % 64, 0)
-        self.assertEqual(gyre("fit", model, "--ctx", "4096", "--kv", "f16", "--budget", tight).returncode, 4)
+        self.assertEqual(gyre("fit", model, "--ctx", "4096", *fixed, "--budget", tight).returncode, 4)
+        # What fit says run takes: it runs with exactly that, and says what it lacks with a byte less.
+        exact = json.loads(gyre("fit", model, "--json", "--ctx", "4096", *fixed, "--budget", "1G").stdout)["codecs"][0]["total"]
+        self.assertIn("shared prefixes 2000000", gyre("generate", model, "--ids", "1", "-n", "1", "--ctx", "4096", *fixed,
+                                                      "--memory-budget", str(exact - 1)).stderr)
+        self.assertEqual(gyre("generate", model, "--ids", "1", "-n", "1", "--ctx", "4096", *fixed,
+                              "--memory-budget", str(exact)).returncode, 0)
         self.assertEqual(gyre("generate", model, "--ids", "1", "-n", "1", "--memory-budget", "100K").returncode, 4)
-        for args in (["fit", model, "--budget", "much"], ["fit", model, "--batch", "0"], ["fit", model, "--kv", "q9"],
+        for args in (["fit", model, "--budget", "much"], ["fit", model, "--prefix-memory", "-1"],
+                     ["generate", model, "--ids", "1", "--cache-dir", "/tmp", "--prefix-memory", "0"], ["fit", model, "--batch", "0"], ["fit", model, "--kv", "q9"],
                      ["fit", model, "--kv", "turbo"], ["generate", model, "--ids", "1", "--kv", "./none.json"]):
             self.assertEqual(gyre(*args).returncode, 2, args)
 

@@ -87,6 +87,70 @@ static void as_projected(void **state) {
     }
 }
 
+/* Prompts until the tree is full, of sequences that end. */
+static void fill_prefixes(gy_engine *e, int64_t budget) {
+    enum { PROMPT = 200 };
+    int32_t ids[PROMPT];
+    gy_engine_info info = {0};
+    for (int t = 0; info.prefix_bytes < budget - budget / 50; t++) {
+        gy_err err = {0};
+        gy_seq *s;
+        assert_true(t < 1000);
+        for (int i = 0; i < PROMPT; i++) ids[i] = (t * 7 + i) % 100;
+        gy_request r = {.ids = ids, .n = PROMPT, .max_tokens = 1, .ignore_eos = true};
+        ids[0] = t % 100, ids[1] = t / 100;
+        assert_ok(gy_seq_new(e, &s, &err), err);
+        assert_ok(gy_generate(e, s, &r, NULL, NULL, NULL, &err), err);
+        gy_seq_free(e, s);
+        gy_engine_get_info(e, &info);
+    }
+}
+
+/* The memory for shared prefixes is part of the sum, as what really is taken when it is full. */
+static void prefixes(void **state) {
+    (void)state;
+    gy_need without, with;
+    gy_err err = {0};
+    gy_engine *e = NULL;
+    gy_engine_options o = {.threads = 1, .context = 1000, .sequences = 2, .chunk = 64};
+    assert_ok(gy_fit(model, &o, 0, &without, &err), err);
+    assert_int_equal(without.prefix, 0);
+    o.prefix_bytes = 3000000;
+    assert_ok(gy_fit(model, &o, 0, &with, &err), err);
+    assert_int_equal(with.prefix, o.prefix_bytes);
+    assert_int_equal(with.total, with.weights + with.kv + with.prefix + with.scratch);
+    assert_int_equal(with.total, without.total + o.prefix_bytes);
+    /* A context that fits a budget beside them fits without them too, not the other way round. */
+    o.context = 0;
+    gy_need most, less;
+    assert_ok(gy_fit(model, &o, with.total, &less, &err), err);
+    o.prefix_bytes = 0;
+    assert_ok(gy_fit(model, &o, with.total, &most, &err), err);
+    assert_true(less.context >= 1000 / GY_PAGE * GY_PAGE && less.context < most.context);
+    o.context = 1000, o.prefix_bytes = 3000000, o.memory = with.total - 1;
+    assert_int_equal(gy_engine_new(model, &o, &e, &err), GY_ELIMIT);
+    assert_non_null(strstr(err.msg, "shared prefixes 3000000"));
+    assert_int_equal(gy_fit(model, &o, 3000000, &less, (err = (gy_err){0}, &err)), GY_ELIMIT);
+    assert_non_null(strstr(err.msg, "3000000 for shared prefixes"));
+    o.memory = with.total, err = (gy_err){0};
+    gy_digest once; /* the library of hashes takes memory at its first use, whatever engines do */
+    assert_true(gy_chain_root(&(gy_identity){0}, NULL, NULL, &once));
+    int64_t before = taken(), want = with.total - with.weights;
+    assert_ok(gy_engine_new(model, &o, &e, &err), err);
+    gy_seq *s[2];
+    fill_prefixes(e, o.prefix_bytes);
+    fill(e, s, 2, o.context);
+    int64_t got = taken() - before;
+    if (before) {
+        printf("prefixes: taken %lld, projected %lld (%.2f %%)\n", (long long)got, (long long)want,
+               100.0 * (double)(got - want) / (double)want);
+        if (llabs(got - want) * 100 > 3 * want)
+            fail_msg("%lld bytes taken, %lld projected", (long long)got, (long long)want);
+    }
+    gy_seq_free(e, s[0]), gy_seq_free(e, s[1]);
+    gy_engine_free(e);
+}
+
 static void budgets(void **state) {
     (void)state;
     gy_need need, more;
@@ -234,8 +298,9 @@ static void architectures(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(as_projected), cmocka_unit_test(budgets),
-                                       cmocka_unit_test(bound), cmocka_unit_test(memory_runs_out),
-                                       cmocka_unit_test(architectures)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_projected),    cmocka_unit_test(prefixes),
+        cmocka_unit_test(budgets),         cmocka_unit_test(bound),
+        cmocka_unit_test(memory_runs_out), cmocka_unit_test(architectures)};
     return cmocka_run_group_tests(tests, open_model, close_model);
 }
