@@ -1,6 +1,7 @@
 /* kv/snap - reading and writing one page file. See snap.h and docs/formats.md. */
 #include "kv/snap.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -21,7 +24,8 @@ enum {
     DIGEST = 32,
     TOKENS_MAX = 1 << 26,
     PAGES_MAX = 1 << 23,
-    TMP_NAMES = 100
+    TMP_NAMES = 100,
+    ORPHAN_SECONDS = 60
 };
 /* Not text, and damaged by programs that treat it as text. */
 static const char magic[8] = {'g', 'y', 'r', 'e', 'k', 'v', '\r', '\n'};
@@ -163,33 +167,50 @@ static gy_rc fill(const gy_io *io, int fd, const char *path, const gy_snap_head 
     return io->sync(io->arg, fd) ? failed(err, path, "write") : GY_OK;
 }
 
-static gy_rc sync_folder(const gy_io *io, const char *path, gy_err *err) {
+/* The folder that path is in; gy_alloc'd. */
+static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
     size_t n = slash ? (size_t)(slash - path) : 0;
-    char *dir = slash ? gy_strndup(n ? path : "/", n ? n : 1) : gy_strdup(".");
+    return slash ? gy_strndup(n ? path : "/", n ? n : 1) : gy_strdup(".");
+}
+
+/* Before anything is written: what cannot be opened cannot be synced later. */
+static gy_rc open_folder(const gy_io *io, const char *path, int *fd, gy_err *err) {
+    char *dir = folder_of(path);
     if (!dir) return gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
-    gy_rc rc = gy_io_sync_dir(io, dir) ? failed(err, dir, "sync the folder") : GY_OK;
+    *fd = io->open(io->arg, dir, O_RDONLY | O_DIRECTORY, 0);
+    gy_rc rc = *fd < 0
+                   ? gy_fail(err, GY_EIO, "%s: cannot open the folder: %s", path, strerror(errno))
+                   : GY_OK;
     gy_free(dir);
     return rc;
 }
 
-gy_rc gy_snap_write(const gy_io *io, const char *path, const gy_snap_head *head,
-                    const void *const *data, gy_err *err) {
+/* Makes and opens a file beside path; its name is in tmp. */
+static gy_rc open_tmp(const gy_io *io, const char *path, gy_buf *tmp, int *fd, gy_err *err) {
     static atomic_uint turn;
-    gy_buf tmp = {0};
-    GY_ASSERT(head->n_tok >= 0 && head->n_tok <= TOKENS_MAX && head->n_pages <= PAGES_MAX);
-    int fd = -1;
+    *fd = -1;
     /* A writer of the same process id may live in another container, or have left its file when it
      * was killed. */
-    for (int i = 0; i < TMP_NAMES && (!i || (fd < 0 && errno == EEXIST)); i++) {
-        tmp.n = 0;
-        gy_buf_printf(&tmp, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&turn, 1));
-        if (tmp.oom) return gy_buf_free(&tmp), gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
+    for (int i = 0; i < TMP_NAMES && (!i || (*fd < 0 && errno == EEXIST)); i++) {
+        tmp->n = 0;
+        gy_buf_printf(tmp, "%s.%ld-%u.tmp", path, (long)getpid(), atomic_fetch_add(&turn, 1));
+        if (tmp->oom) return gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
         /* Keys and values give a conversation away: for the owner only. */
-        fd = io->open(io->arg, tmp.p, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        *fd = io->open(io->arg, tmp->p, O_WRONLY | O_CREAT | O_EXCL, 0600);
     }
-    gy_rc rc = fd < 0 ? failed(err, path, "write") : GY_OK;
-    if (fd >= 0) {
+    return *fd < 0 ? failed(err, path, "write") : GY_OK;
+}
+
+gy_rc gy_snap_write(const gy_io *io, const char *path, const gy_snap_head *head,
+                    const void *const *data, gy_err *err) {
+    gy_buf tmp = {0};
+    int dir = -1, fd = -1;
+    GY_ASSERT(head->n_tok >= 0 && head->n_tok <= TOKENS_MAX && head->n_pages <= PAGES_MAX);
+    gy_rc rc = open_folder(io, path, &dir, err);
+    if (rc) return rc;
+    rc = open_tmp(io, path, &tmp, &fd, err);
+    if (!rc) {
         /* Held while writing and let go by the system when a process dies, so that a sweep can
          * tell an orphan from a file in the making. Without locks (some network disks) age
          * decides. */
@@ -199,8 +220,58 @@ gy_rc gy_snap_write(const gy_io *io, const char *path, const gy_snap_head *head,
         if (rc) io->unlink(io->arg, tmp.p);
         io->close(io->arg, fd); /* synced before: nothing is left to fail */
     }
+    if (!rc && io->sync(io->arg, dir))
+        rc = gy_fail(err, GY_EIO,
+                     "%s: is written, but a power cut may undo it: cannot sync the folder: %s",
+                     path, strerror(errno));
+    io->close(io->arg, dir);
     gy_buf_free(&tmp);
-    return rc ? rc : sync_folder(io, path, err);
+    return rc;
+}
+
+/* ---- What killed writers leave ---- */
+
+/* Whether end, which follows a file's name, is what open_tmp adds. */
+static bool is_tmp(const char *end) {
+    static const char digits[] = "0123456789";
+    if (*end++ != '.') return false;
+    size_t pid = strspn(end, digits);
+    if (!pid || end[pid] != '-') return false;
+    end += pid + 1;
+    size_t turn = strspn(end, digits);
+    return turn && !strcmp(end + turn, ".tmp");
+}
+
+/* A writer holds a lock on its file while it lives, and has it from shortly after the file is made:
+ * hence the age. */
+void gy_snap_drop_tmp(const gy_io *io, const char *tmp) {
+    struct stat st;
+    if (lstat(tmp, &st) || !S_ISREG(st.st_mode)) return;
+    if (time(NULL) - st.st_mtim.tv_sec < ORPHAN_SECONDS) return;
+    int fd = open(tmp, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (!flock(fd, LOCK_EX | LOCK_NB)) io->unlink(io->arg, tmp);
+    close(fd);
+}
+
+gy_rc gy_snap_clean(const gy_io *io, const char *path, gy_err *err) {
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    size_t n = strlen(name);
+    char *folder = folder_of(path);
+    DIR *d = folder ? opendir(folder) : NULL;
+    gy_buf tmp = {0};
+    bool whole = folder;
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (strncmp(f->d_name, name, n) || !is_tmp(f->d_name + n)) continue;
+        tmp.n = 0;
+        gy_buf_printf(&tmp, "%s%s", path, f->d_name + n);
+        if (!tmp.oom) gy_snap_drop_tmp(io, tmp.p);
+        whole &= !tmp.oom;
+    }
+    if (d) closedir(d);
+    gy_buf_free(&tmp);
+    gy_free(folder);
+    return whole ? GY_OK : gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
 }
 
 /* ---- Reading ---- */

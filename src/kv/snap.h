@@ -46,9 +46,15 @@ typedef struct {
 } gy_snap_head;
 
 /* Writes head and data[n_pages], each page[i].bytes long; offset and check of page[i] are set
- * here. A failure leaves path as it was. */
+ * here. A failure leaves path as it was, but for one: when at the end the folder cannot be synced,
+ * path is the new file, a power cut may bring the old one back, and the message says so. */
 gy_rc gy_snap_write(const gy_io *io, const char *path, const gy_snap_head *head,
                     const void *const *data, gy_err *err);
+/* Removes the files that killed writers of path have left beside it; GY_ENOMEM is its only failure.
+ * The second: one such file, by its own name, when it is older than a minute and nobody writes it.
+ */
+gy_rc gy_snap_clean(const gy_io *io, const char *path, gy_err *err);
+void gy_snap_drop_tmp(const gy_io *io, const char *tmp);
 
 typedef struct {
     gy_snap_head head; /* pointers into mem */

@@ -80,6 +80,7 @@ gy_rc gy_snap_save_seq(const gy_io *io, const char *path, const gy_kv *kv, const
                    ? GY_OK
                    : gy_fail(err, GY_ENOMEM, "%s: out of memory", path);
     h.page = p.page, h.n_pages = p.n;
+    if (!rc) rc = gy_snap_clean(io, path, err);
     if (!rc) rc = gy_snap_write(io, path, &h, p.data, err);
     parts_free(&p);
     return rc;

@@ -9,13 +9,10 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-
-enum { ORPHAN_SECONDS = 60 };
 
 struct gy_store {
     char *dir;
@@ -189,16 +186,6 @@ static bool is_orphan(const char *end) {
     return n > 4 && !strcmp(end + n - 4, ".tmp");
 }
 
-/* A writer holds a lock on its file while it lives, and has it from shortly after the file is made:
- * hence the age. */
-static void drop_orphan(gy_store *s, const char *path, const struct stat *st) {
-    if (time(NULL) - st->st_mtim.tv_sec < ORPHAN_SECONDS) return;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    if (!flock(fd, LOCK_EX | LOCK_NB)) s->io->unlink(s->io->arg, path);
-    close(fd);
-}
-
 static bool note(entries *list, const char *name, const struct stat *st) {
     if (list->n == list->cap) {
         size_t cap = list->cap ? list->cap * 2 : 256;
@@ -222,7 +209,7 @@ static bool collect(gy_store *s, entries *list) {
         const char *end = ours(f->d_name), *path = end ? inside(s, f->d_name) : NULL;
         if (!path || lstat(path, &st) || !S_ISREG(st.st_mode)) continue;
         if (is_orphan(end))
-            drop_orphan(s, path, &st);
+            gy_snap_drop_tmp(s->io, path);
         else if (!*end)
             ok = note(list, f->d_name, &st);
     }

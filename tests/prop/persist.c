@@ -6,7 +6,9 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "base/fmap.h"
 #include "base/mem.h"
@@ -461,7 +463,15 @@ static void test_refusals(void **state) {
     assert_int_equal(pwrite(fd, &byte, 1, at - 8000), 1);
     close(fd);
     refused(e, file, GY_EINTEGRITY, "damaged");
+    /* What a killed process left of this file an hour ago goes when it is saved again. */
+    char tmp[200];
+    struct timespec hour[2] = {{.tv_sec = time(NULL) - 3600}, {.tv_sec = time(NULL) - 3600}};
+    snprintf(tmp, sizeof tmp, "%s.12-3.tmp", file);
+    fd = open(tmp, O_WRONLY | O_CREAT, 0600);
+    assert_true(fd >= 0 && write(fd, "half a page", 11) == 11 && !futimens(fd, hour));
+    close(fd);
     assert_ok(gy_seq_save(e, s, file, &err), err);
+    assert_int_equal(access(tmp, F_OK), -1);
     /* The same files elsewhere are the same model; one other weight is another. */
     snprintf(moved, sizeof moved, "%s/moved", dir);
     copy_model(data_path("models/llama"), moved);
