@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 GYRE = os.environ["GYRE_BIN"]
 TINY = str(pathlib.Path(__file__).resolve().parent.parent / "data/models/llama")
@@ -239,6 +240,51 @@ class Ops(unittest.TestCase):
         self.assertEqual(gyre("bench", TINY, "--ops", "-o", "csv").returncode, 2)
         plain = json.loads(gyre("bench", TINY, "-r", "1", "-p", "8", "-n", "0", "--json").stdout)[0]
         self.assertFalse({"ops", "roof"} & set(plain))
+
+
+class Plot(unittest.TestCase):
+    """bench/plot.py: bars as long as the ratios say, in a file that is XML; what is wrong with a bad one."""
+
+    ROW = {"model": "a<b>.gguf", "threads": 2, "test": "pp512", "arith": "fast", "gyre": 30.0, "llama.cpp": 20.0}
+
+    def plot(self, *files, **flags):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = []
+            for i, content in enumerate(files):
+                paths.append(f"{folder}/{i}.json")
+                pathlib.Path(paths[-1]).write_text(content if isinstance(content, str) else json.dumps(content))
+            out = pathlib.Path(folder, "out.svg")
+            done = subprocess.run([sys.executable, ROOT / "bench/plot.py", *paths, "-o", out, *sum(([f"--{k}", str(v)] for k, v in flags.items()), [])],
+                                  capture_output=True, text=True)
+            return done, xml.etree.ElementTree.parse(out).getroot() if done.returncode == 0 else None
+
+    def test_bars(self):
+        slow = {**self.ROW, "test": "tg128 @ d4096", "gyre": 10.0}
+        one = {**self.ROW, "threads": 1, "gyre": 2000.0}
+        done, svg = self.plot([self.ROW, one], [slow, {**self.ROW, "arith": "exact"}, {**self.ROW, "gyre": 40.0}])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        name = "{http://www.w3.org/2000/svg}"
+        bars = [float(r.get("width")) for r in svg.iter(name + "rect")][1:]  # the first is the paper
+        texts = [t.text for t in svg.iter(name + "text")]
+        # The later 40 over 20 replaces 30 over 20; then 10 over 20 and exact's 30 over 20. One thread is left out.
+        self.assertEqual([round(b / bars[0], 3) for b in bars], [1, .25, .75])
+        self.assertEqual(texts.count("a<b>.gguf"), 1)
+        self.assertIn("pp512 exact", texts)
+        self.assertEqual([t for t in texts if " / 20.0" in t], ["2.00   40.0 / 20.0", "0.50   10.0 / 20.0", "1.50   30.0 / 20.0"])
+        height = float(svg.get("height"))
+        self.assertTrue(all(0 <= float(t.get("y")) <= height for t in svg.iter(name + "text")))
+        done, svg = self.plot([self.ROW, one], threads=1)
+        self.assertEqual(len(list(svg.iter(name + "rect"))), 2)
+
+    def test_bad_files_are_named(self):
+        cases = [("{", "0.json: "), ("{}", "expected the array"), ("[1]", "[0].model: expected"), ("[]", "no lines")]
+        cases += [([self.ROW, {**self.ROW, key: value}], f"[1].{key}: expected") for key in self.ROW
+                  for value in (None, [], True, 0, -1, float("inf"), float("nan"))]
+        for content, message in cases:
+            done, _ = self.plot(content)
+            self.assertEqual(done.returncode, 1, content)
+            self.assertIn(message, done.stderr, content)
+            self.assertNotIn("Traceback", done.stderr)
 
 
 class Made(unittest.TestCase):
