@@ -3,8 +3,8 @@
  *     linear_bench [--isa NAME] [--cols K] [--outs N] [--rows R]... [CODEC]...
  *
  * One line for each (codec, rows, arithmetic): GOP/s (a multiply and an addition are two) and GB/s
- * of weights as stored, best of five. With one row the weights are 96 MiB, so that they come from
- * memory, not from a cache. */
+ * of weights as stored, best of five, and the share of the peak that a loop over registers reaches.
+ * With one row the weights are 96 MiB, so that they come from memory, not from a cache. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "cpu/cpu.h"
+#include "gyre_measure.h"
 
 static const struct {
     const char *name;
@@ -53,7 +54,10 @@ typedef struct {
     const gy_isa_table *isa;
     int cols, outs, rows;
     bool fast;
+    gy_roof roof; /* of one thread */
 } shape;
+
+enum { BLOCK = 132 }; /* rows of an item, as cpu/linear.c cuts them */
 
 static void one(const char *name, gy_cparm c, shape s) {
     size_t bytes[3], row_bytes;
@@ -79,8 +83,8 @@ static void one(const char *name, gy_cparm c, shape s) {
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
         double t = now();
-        for (int r0 = 0; r0 < s.rows; r0 += 128) {
-            int nr = s.rows - r0 < 128 ? s.rows - r0 : 128;
+        for (int r0 = 0; r0 < s.rows; r0 += BLOCK) {
+            int nr = s.rows - r0 < BLOCK ? s.rows - r0 : BLOCK;
             if (s.fast) {
                 for (int r = r0; r < r0 + nr; r++)
                     s.isa->lin.code(x + r * s.cols, s.cols, coded[r]);
@@ -94,8 +98,10 @@ static void one(const char *name, gy_cparm c, shape s) {
         if (t < best) best = t;
     }
     double ops = 2.0 * s.rows * s.cols * s.outs;
-    printf("%-10s %-5s rows %4d  %7.1f GOP/s  %6.2f GB/s\n", name, s.fast ? "fast" : "exact",
-           s.rows, ops / best * 1e-9, (double)row_bytes * s.outs / best * 1e-9);
+    double roof = s.fast ? s.roof.int8_ops : s.roof.f32_ops;
+    printf("%-10s %-5s rows %4d  %7.1f GOP/s  %6.2f GB/s  %5.1f %% of peak\n", name,
+           s.fast ? "fast" : "exact", s.rows, ops / best * 1e-9,
+           (double)row_bytes * s.outs / best * 1e-9, 100 * ops / best / roof);
     fflush(stdout);
     for (int r = 0; r < s.rows; r++) gy_free(coded[r].q);
     for (int p = 0; p < 3; p++) gy_free(w.file.plane[p]);
@@ -127,6 +133,10 @@ int main(int argc, char **argv) {
         }
     }
     if (!n_rows) n_rows = 4;
+    gy_err err;
+    if (gy_measure_roof(1, &s.roof, &err)) return fprintf(stderr, "linear_bench: %s\n", err.msg), 1;
+    printf("%s, peak of one core: %.1f GFLOP/s f32, %.1f GOP/s int8\n", s.isa->name,
+           s.roof.f32_ops * 1e-9, s.roof.int8_ops * 1e-9);
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         bool wanted = first == argc;
         for (int i = first; i < argc; i++) wanted |= !strcmp(argv[i], kinds[k].name);

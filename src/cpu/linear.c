@@ -10,9 +10,9 @@ static size_t align64(size_t n) {
 }
 
 size_t gy_linear_scratch(int cols) {
-    /* The largest user is a decoded tile of the exact product: 12 rows of f32; each kernel states
-     * its layout. */
-    return align64(((size_t)cols + 255) / 256 * 256 * 64 + 4096);
+    /* The largest user is a decoded tile of the exact product: 32 rows of f32, a cache line apart;
+     * each kernel states its layout. */
+    return align64(((size_t)cols + 255) / 256 * 256 * 128 + 4096);
 }
 
 static size_t padded_chunks(int cols) {

@@ -265,6 +265,20 @@ static void kernels_follow_the_rule(void **state) {
     }
 }
 
+/* Kernels that take a long row in pieces. */
+static void long_rows(void **state) {
+    (void)state;
+    const kind_case list[] = {KIND(F32), KIND(BF16), KIND(F16), KIND(Q8_0), AFF(4, 64, BF16)};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const int unit = i < 3 ? 1 : 64;
+        for (int rows = 1; rows <= 13; rows++) {
+            int cols = unit * (1 + (int)(test_rand(&rng) % (4000u / (unsigned)unit)));
+            check(&list[i], rows, cols, 1 + (int)(test_rand(&rng) % 70), false);
+            check(&list[i], rows, unit * (1024 / unit + rows), 5, false);
+        }
+    }
+}
+
 /* Negative products that underflow leave sums of -0, which a step of zeros past the end makes 0:
  * lanes must not leave it out. */
 static void signs_of_zero(void **state) {
@@ -547,10 +561,15 @@ static int set_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(integer_form_is_the_value), cmocka_unit_test(coding_of_edges),
-        cmocka_unit_test(kernels_follow_the_rule),   cmocka_unit_test(signs_of_zero),
-        cmocka_unit_test(every_set_was_compared),    cmocka_unit_test(fast_is_close),
-        cmocka_unit_test(imports_give_equal_bits),   cmocka_unit_test(driver_gives_the_same),
+        cmocka_unit_test(integer_form_is_the_value),
+        cmocka_unit_test(coding_of_edges),
+        cmocka_unit_test(kernels_follow_the_rule),
+        cmocka_unit_test(long_rows),
+        cmocka_unit_test(signs_of_zero),
+        cmocka_unit_test(every_set_was_compared),
+        cmocka_unit_test(fast_is_close),
+        cmocka_unit_test(imports_give_equal_bits),
+        cmocka_unit_test(driver_gives_the_same),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
