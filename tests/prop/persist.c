@@ -191,6 +191,38 @@ static int ask(gy_engine *e, const gy_request *r, answer *a) {
     return result.cached_tokens;
 }
 
+/* A window of 16: where chunks are wider than the window and a page, fewer borders of pages can be
+ * resumed at, and none gives other tokens. */
+static void test_wide_chunks(void **state) {
+    (void)state;
+    static const int chunk[2] = {80, 200}, asked[5] = {65, 129, 150, 193, 230},
+                     held[2][5] = {{64, 128, 128, 192, 192}, {0, 128, 128, 192, 192}};
+    char path[1200];
+    int32_t ids[LEN];
+    snprintf(path, sizeof path, "%s/%s", data_path("models"), own[0]);
+    gy_model *m = open_model(path);
+    gy_engine_options o = options("f16");
+    gy_engine *plain = engine(m, o);
+    o.prefix_bytes = 1 << 30;
+    tokens(vocab_of(m), 5, ids);
+    for (int c = 0; c < 2; c++)
+        for (int k = 0; k < 5; k++) {
+            answer want, got;
+            o.chunk = chunk[c];
+            gy_engine *e = engine(m, o);
+            gy_request r = {.ids = ids, .n = LEN, .max_tokens = 5, .ignore_eos = true};
+            assert_int_equal(ask(e, &r, &got), 0);
+            r.n = asked[k];
+            ask(plain, &r, &want);
+            assert_int_equal(ask(e, &r, &got), held[c][k]);
+            assert_int_equal(got.n, 5);
+            assert_memory_equal(want.id, got.id, sizeof want.id);
+            assert_memory_equal(want.logprob, got.logprob, sizeof want.logprob);
+            gy_engine_free(e);
+        }
+    gy_engine_free(plain), gy_model_unref(m);
+}
+
 static void test_requests(void **state) {
     (void)state;
     for (int i = 0; i < OWN; i++) {
@@ -669,6 +701,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_wide_chunks),
         cmocka_unit_test_setup_teardown(test_saved_between, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folder, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sessions, setup, teardown),
