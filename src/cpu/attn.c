@@ -6,7 +6,6 @@
 #include "cpu/cpu.h"
 
 enum {
-    TILE_QUERIES = 64,    /* rows x heads of one item: a page is decoded once for all of them */
     SMALL_WORK = 1 << 17, /* multiplications below which waking the pool costs more than it gives */
     PARTS_MAX = 4 << 20   /* floats */
 };
@@ -33,7 +32,7 @@ size_t gy_cpu_attn_scratch(const gy_plan *plan) {
     for (int i = 0; i < plan->n_ops; i++) {
         const gy_op *op = &plan->op[i];
         if (op->kind != GY_OP_ATTN) continue;
-        int n = group_heads(op) > TILE_QUERIES ? group_heads(op) : TILE_QUERIES;
+        int n = group_heads(op) > GY_ATTN_QUERIES ? group_heads(op) : GY_ATTN_QUERIES;
         size_t b = gy_attn_scratch(n, op->u.attn.kdim, op->u.attn.vdim);
         if (b > bytes) bytes = b;
     }
@@ -200,7 +199,7 @@ static int64_t work(const job *j) {
 void gy_cpu_attn(gy_cpu *cpu, const gy_op *op, const gy_batch *batch) {
     job j = {.cpu = cpu, .op = op, .batch = batch, .heads = group_heads(op)};
     int kv_heads = op->u.attn.kv_heads, wanted = 3 * cpu->threads;
-    int rows = j.heads < TILE_QUERIES ? TILE_QUERIES / j.heads : 1;
+    int queries = cpu->isa->row.attn_queries, rows = j.heads < queries ? queries / j.heads : 1;
     j.tiles = make_tiles(&j, rows);
     while (cpu->threads > 1 && rows > 1 && j.tiles * kv_heads < wanted)
         j.tiles = make_tiles(&j, rows /= 2);

@@ -35,7 +35,8 @@
 #include "kv/kv.h"
 #include "op/op.h"
 
-enum { GY_ATTN_RUN = 4 * GY_PAGE, GY_ATTN_BLOCK = 4 }; /* positions; queries */
+enum { GY_ATTN_RUN = 4 * GY_PAGE };                /* positions */
+enum { GY_ATTN_BLOCK = 4, GY_ATTN_QUERIES = 128 }; /* queries; most of attn_queries */
 
 typedef struct {
     int window, chunk, kept; /* as in gy_op.u.attn */
@@ -125,6 +126,7 @@ typedef struct {
     /* Rows [r0, r1) as f32 to x[r][cols], d floats apart, turned where the codec stores them so. */
     void (*kv_rows)(const gy_rows *m, int r0, int r1, float *x, int d);
     void (*attn)(const gy_attn *a);
+    int attn_queries; /* rows x heads that suit one call: a page is decoded once for all of them */
     /* Joins what attn left in parts: part[runs][rows * heads][vdim + 2]. */
     void (*attn_join)(const gy_attn *a, const float *part);
 } gy_isa_rows;
