@@ -59,9 +59,10 @@ typedef struct {
 
 GY_API const char *gy_rc_name(gy_rc rc); /* "format" for GY_EFORMAT; static */
 GY_API const char *gy_version(void);     /* "0.1.0"; static */
-GY_API int gy_bits(void);        /* revision of the arithmetic; equal revisions give equal bits */
-GY_API const char *gy_isa(void); /* instruction set in use: "avx512", "avx2", "generic"; static */
-GY_API void gy_free(void *p);    /* frees what an out parameter gave; NULL is fine */
+GY_API int gy_bits(void); /* revision of the arithmetic; equal revisions give equal bits */
+GY_API const char *gy_isa(
+    void); /* instruction set in use: "avx512", "avx2", "neon", "generic"; static */
+GY_API void gy_free(void *p); /* frees what an out parameter gave; NULL is fine */
 
 /* ---- Finding and fetching models ---- */
 

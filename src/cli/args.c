@@ -72,7 +72,7 @@ static const struct flag {
     {"prefix-memory", "", TEXT, AT(prefix_memory), CMD_SAMPLE | CMD_FIT, "BYTES",
      "for shared prefixes, 0: none; else run and fit 256M, --cache-dir 4G, of a budget 1/8"},
     {"isa", "", TEXT, AT(isa), CMD_MODEL | CMD_FIT, "NAME",
-     "force an instruction set: generic, avx2, avx512"},
+     "force an instruction set: generic, avx2, avx512; on arm64 neon"},
     {"ctx-size", "-c,--ctx,--context,--sequence-length", INT, AT(context), CMD_MODEL | CMD_FIT, "N",
      "context in tokens (perplexity: window, 512)"},
     {"chunk", "-ub,--prefill-chunk", INT, AT(chunk), CMD_MODEL | CMD_FIT, "N",

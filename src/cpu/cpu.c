@@ -8,11 +8,20 @@
 
 /* ---- Instruction sets ---- */
 
+#if defined(__x86_64__)
+#define NAMES "\"avx512\", \"avx2\" or \"generic\""
+#elif defined(__aarch64__)
+#define NAMES "\"neon\" or \"generic\""
+#else
+#define NAMES "\"generic\""
+#endif
 /* Best first. */
 static const gy_isa_table *const tables[] = {
 #if defined(__x86_64__)
     &gy_isa_avx512,
     &gy_isa_avx2,
+#elif defined(__aarch64__)
+    &gy_isa_neon,
 #endif
     &gy_isa_generic,
 };
@@ -28,7 +37,7 @@ const gy_isa_table *gy_isa_find(const char *name, gy_err *err) {
         return NULL;
     }
     char quoted[64];
-    gy_fail(err, GY_EARG, "instruction set \"%s\": expected \"avx512\", \"avx2\" or \"generic\"",
+    gy_fail(err, GY_EARG, "instruction set \"%s\": expected " NAMES,
             gy_err_quote(quoted, name, strlen(name)));
     return NULL;
 }

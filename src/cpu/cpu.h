@@ -1,12 +1,12 @@
-/* cpu - the operators on x86-64 (and anywhere, in plain C).
+/* cpu - the operators on x86-64 and arm64 (and anywhere, in plain C).
  *
  * cpu.c makes the backend: chooses the instruction set table once, owns the thread pool, the
  * activation arena [slots] and per-thread scratch, and drives each operator by cutting its outputs
  * into pool items.
  *
  *     cpu.c, rows.c, attn.c, linear.c (drivers, no arithmetic)
- *        -> gy_isa_table -> isa_generic.c | isa_avx2.c | isa_avx512.c: lanes.h, then the bodies
- *                            math.inc row.inc kvdec.inc attn.inc linear.inc scan.inc
+ *        -> gy_isa_table -> isa_generic.c | isa_avx2.c | isa_avx512.c | isa_neon.c: lanes.h, then
+ *                            the bodies math.inc row.inc kvdec.inc attn.inc linear.inc scan.inc
  *
  * Bits: every function of every table gives the same bits (tests/prop). Lanes: dot products of f32
  * use 16 virtual lanes, lane i takes k = i mod 16 with fused multiply-add in ascending k, missing k
@@ -30,7 +30,8 @@ typedef struct {
     gy_isa_scan scan;  /* cpu/scan.h */
 } gy_isa_table;
 
-extern const gy_isa_table gy_isa_generic, gy_isa_avx2, gy_isa_avx512;
+extern const gy_isa_table gy_isa_generic, gy_isa_avx2, gy_isa_avx512; /* the last two: x86-64 */
+extern const gy_isa_table gy_isa_neon;                                /* arm64 */
 /* NULL or "": the best usable one. */
 const gy_isa_table *gy_isa_find(const char *name, gy_err *err);
 

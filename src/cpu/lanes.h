@@ -1,9 +1,11 @@
-/* cpu/lanes - the vector vocabulary of the kernel bodies: eight f32 lanes, in AVX2 or in plain C.
+/* cpu/lanes - the vector vocabulary of the kernel bodies: eight f32 lanes, in AVX2, in NEON or in
+ * plain C.
  *
  * Included by isa_*.c only, before the bodies; the compiler's own macros choose the form, so a file
- * compiled for AVX2 and FMA gets intrinsics and any other file gets loops. Every function is one
- * correctly rounded IEEE operation per lane, so both forms give the same bits. The 16 lanes of
- * cpu.h are a pair of v8: low holds lanes 0..7.
+ * compiled for AVX2 and FMA, or for ARMv8.2 with its dot products, gets intrinsics and any other
+ * file gets loops (on arm64 too, where every file could use NEON: the generic set stays the plain
+ * one). Every function is one correctly rounded IEEE operation per lane, so all forms give the same
+ * bits. The 16 lanes of cpu.h are a pair of v8: low holds lanes 0..7.
  *
  *     v8_tree: ((0+1)+(2+3))+((4+5)+(6+7))        v16_tree(low, high) = v8_tree(low + high) */
 #ifndef GY_CPU_LANES_H
@@ -153,6 +155,9 @@ static inline void v8_store_bf16(void *p, v8 a) {
     _mm_storeu_si128(p, _mm256_castsi256_si128(r));
 }
 
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD)
+#define GY_LANES_NEON 1
+#include "cpu/lanes_neon.h"
 #else
 
 typedef struct {

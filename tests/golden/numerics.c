@@ -8,17 +8,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "cpu/cpu.h"
+#include "isas.h"
 #include "model/rope.h"
 
 enum { MAX = 64 };
-
-static const gy_isa_table *const sets[] = {&gy_isa_generic,
-#ifdef __x86_64__
-                                           &gy_isa_avx2, &gy_isa_avx512
-#endif
-};
-enum { SETS = sizeof sets / sizeof *sets };
 
 static int compared; /* numbers */
 
@@ -104,17 +97,17 @@ static void attend(const char *id, const gy_json *c, uint32_t r, int pos, int wi
     if (hide) row(c, "mask", r, x);
     for (int k = 0; k < 4; k++) bias[k] = hide && !x[k] ? -INFINITY : 0;
     assert_int_equal(keys, 4);
-    for (int s = 0; s < SETS; s++) {
+    for (int s = 0; s < ISAS; s++) {
         layer l;
         gy_kv *kv;
         gy_be *be;
         gy_seq *seq;
         gy_err err = {0};
         int ld;
-        if (!usable(sets[s])) continue;
+        if (!usable(isas[s])) continue;
         layer_of(&l, gy_json_f(c, "scale", 1), gy_json_f(c, "cap", 0), window);
         assert_ok(gy_kv_new(&l.spec, 1, 64, &kv, &err), err);
-        assert_ok(gy_cpu_new(&l.plan, kv, 1, GY_BE_EXACT, sets[s]->name, MAX, &be, &err), err);
+        assert_ok(gy_cpu_new(&l.plan, kv, 1, GY_BE_EXACT, isas[s]->name, MAX, &be, &err), err);
         assert_ok(gy_kv_seq_new(kv, &seq, &err), err);
         assert_ok(gy_kv_reserve(kv, seq, keys, &err), err);
         int32_t tok[MAX] = {0}, at[MAX], of[MAX] = {0};
@@ -185,11 +178,11 @@ static void norm(const char *id, const gy_json *c) {
     int n = floats(c, stream ? "a" : "x", x);
     list(c, "out", want);
     if (stream) floats(c, "b", b), list(c, "sum", sum);
-    for (int s = 0; s < SETS; s++) {
-        if (!usable(sets[s])) continue;
+    for (int s = 0; s < ISAS; s++) {
+        if (!usable(isas[s])) continue;
         memcpy(y, x, sizeof x);
-        if (stream) sets[s]->row.add(x, b, y, n, 1), near(id, y, sum, n);
-        sets[s]->row.norm(y, y, NULL, NULL, n, (float)gy_json_f(c, "eps", 0), GY_NORM_RMS);
+        if (stream) isas[s]->row.add(x, b, y, n, 1), near(id, y, sum, n);
+        isas[s]->row.norm(y, y, NULL, NULL, n, (float)gy_json_f(c, "eps", 0), GY_NORM_RMS);
         near(id, y, want, n);
     }
 }
@@ -198,10 +191,10 @@ static void softcap(const char *id, const gy_json *c) {
     float y[MAX];
     double want[MAX];
     list(c, "out", want);
-    for (int s = 0; s < SETS; s++) {
-        if (!usable(sets[s])) continue;
+    for (int s = 0; s < ISAS; s++) {
+        if (!usable(isas[s])) continue;
         int n = floats(c, "x", y);
-        sets[s]->row.finish(y, n, 1, (float)gy_json_f(c, "cap", 0));
+        isas[s]->row.finish(y, n, 1, (float)gy_json_f(c, "cap", 0));
         near(id, y, want, n);
     }
 }
@@ -240,14 +233,14 @@ static void route_once(const char *id, const float *x, int n, int k, bool renorm
                     .kv = &none,
                     .n_layers = 1,
                     .vocab = 1};
-    for (int s = 0; s < SETS; s++) {
+    for (int s = 0; s < ISAS; s++) {
         gy_kv *kv;
         gy_be *be;
         gy_err err = {0};
         gy_batch b = {.rows = 1};
-        if (!usable(sets[s])) continue;
+        if (!usable(isas[s])) continue;
         assert_ok(gy_kv_new(&none, 1, 64, &kv, &err), err);
-        assert_ok(gy_cpu_new(&plan, kv, 1, GY_BE_EXACT, sets[s]->name, 1, &be, &err), err);
+        assert_ok(gy_cpu_new(&plan, kv, 1, GY_BE_EXACT, isas[s]->name, 1, &be, &err), err);
         memcpy((float *)(uintptr_t)be->slot(be, 0, &ld), x, (size_t)n * sizeof *x);
         be->begin(be, &b), be->run(be, &op, &b);
         assert_ok(be->end(be, &err), err);
@@ -330,8 +323,8 @@ static void rope(const char *id, const gy_json *c) {
     gy_err err = {0};
     assert_ok(gy_rope_make(c, &rc, dim, false, &arena, &r, &err), err);
     for (uint32_t i = 0; i < v->n; i++)
-        for (int s = 0; s < SETS; s++)
-            if (usable(sets[s])) turned(id, v->item + i, &r, dim, sets[s]);
+        for (int s = 0; s < ISAS; s++)
+            if (usable(isas[s])) turned(id, v->item + i, &r, dim, isas[s]);
     gy_arena_free(&arena);
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/num.h"
-#include "cpu/cpu.h"
+#include "isas.h"
 
 /* What a query sees: kv.md 4.1. images: spans of image_at are seen both ways; bias: added to every
  * score. */
@@ -260,11 +260,11 @@ static bool usable(const char *isa) {
 /* few: every kind of variation, but not every one. */
 static void check_equal(const rig *r, uint64_t *rng, bool few) {
     static const variation list[] = {
-        {"generic", 1, 512, false, false}, {"avx2", 1, 1, false, false},
-        {"avx2", 1, 37, false, false},     {"avx2", 1, 512, true, false},
-        {"avx2", 3, 100, true, false},     {"avx2", 2, 1, false, false},
-        {"avx2", 4, 7, true, true},        {"generic", 2, 64, true, true},
-        {"avx512", 1, 37, false, false},   {"avx512", 3, 100, true, false},
+        {"generic", 1, 512, false, false}, {WIDE, 1, 1, false, false},
+        {WIDE, 1, 37, false, false},       {WIDE, 1, 512, true, false},
+        {WIDE, 3, 100, true, false},       {WIDE, 2, 1, false, false},
+        {WIDE, 4, 7, true, true},          {"generic", 2, 64, true, true},
+        {WIDEST, 1, 37, false, false},     {WIDEST, 3, 100, true, false},
     };
     float *out[SEQS];
     for (int i = 0; i < SEQS; i++)
@@ -615,7 +615,7 @@ static void test_vectors(void **state) {
     int ran = 0;
     for (uint32_t i = 0; i < cases->n; i++) {
         const gy_json *c = &cases->item[i];
-        vector_case(c, usable("avx2") ? "avx2" : "generic");
+        vector_case(c, usable(WIDE) ? WIDE : "generic");
         ran++;
     }
     printf("%d cases\n", ran);

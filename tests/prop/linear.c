@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "cpu/cpu.h"
+#include "isas.h"
 #include "testlib.h"
 
 static uint64_t rng;
@@ -183,8 +183,6 @@ static void assert_same(const float *a, const float *b, int rows, int n, const c
 
 /* ---- Kernels ---- */
 
-static const gy_isa_table *const isas[] = {&gy_isa_generic, &gy_isa_avx2, &gy_isa_avx512};
-enum { ISAS = sizeof isas / sizeof *isas };
 static int compared[ISAS]; /* products of each set that were held against the rule */
 
 /* Runs a table's kernel in steps of tile_n columns and tile_r rows. */

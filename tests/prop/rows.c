@@ -8,16 +8,9 @@
 #include "base/dmath.h"
 #include "base/mem.h"
 #include "base/num.h"
-#include "cpu/cpu.h"
+#include "isas.h"
 
 enum { MAX = 700, ROUNDS = 400, GUARD = 8 };
-
-static const gy_isa_table *const sets[] = {&gy_isa_generic,
-#ifdef __x86_64__
-                                           &gy_isa_avx2, &gy_isa_avx512
-#endif
-};
-enum { SETS = sizeof sets / sizeof *sets };
 
 static void fill(float *x, int n, uint64_t *rng, float size) {
     for (int i = 0; i < n; i++) x[i] = size * test_uniform(rng);
@@ -106,14 +99,14 @@ static void test_sets(void **state) {
         for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
             float want[MAX + GUARD];
             memset(want, 0x5A, sizeof want);
-            list[i].call(&sets[0]->row, &in, want);
-            for (int t = 1; t < SETS; t++) {
+            list[i].call(&isas[0]->row, &in, want);
+            for (int t = 1; t < ISAS; t++) {
                 float got[MAX + GUARD];
-                if (!sets[t]->usable()) continue;
+                if (!isas[t]->usable()) continue;
                 memset(got, 0x5A, sizeof got); /* bytes past the end must be left alone */
-                list[i].call(&sets[t]->row, &in, got);
+                list[i].call(&isas[t]->row, &in, got);
                 if (memcmp(got, want, sizeof got))
-                    fail_msg("%s: %s differs, n %d pick %u size %g", list[i].name, sets[t]->name,
+                    fail_msg("%s: %s differs, n %d pick %u size %g", list[i].name, isas[t]->name,
                              in.n, in.pick, size);
             }
         }
@@ -364,11 +357,11 @@ static void test_ops(void **state) {
     static float gu[ROWS * 2 * MID];
     model_make(&m, &rng);
     fill(gu, ROWS * 2 * MID, &rng, 4);
-    for (int t = 0; t < SETS; t++) {
-        if (!sets[t]->usable()) continue;
+    for (int t = 0; t < ISAS; t++) {
+        if (!isas[t]->usable()) continue;
         for (int threads = 1; threads <= 3; threads += 2) {
             live l;
-            live_run(&l, &m, sets[t]->name, threads, gu);
+            live_run(&l, &m, isas[t]->name, threads, gu);
             check_ops(&l, &m, gu);
             assert_int_equal(l.be->saturated(l.be), 0);
             live_free(&l);

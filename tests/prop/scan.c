@@ -6,22 +6,15 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "cpu/cpu.h"
+#include "isas.h"
 #include "vectors.h"
 
 enum { ROWS = 40, COLS = 70, GUARD = 8, ROUNDS = 400 };
 
-static const gy_isa_table *const sets[] = {&gy_isa_generic,
-#ifdef __x86_64__
-                                           &gy_isa_avx2, &gy_isa_avx512
-#endif
-};
-enum { SETS = sizeof sets / sizeof *sets };
-
 /* How many of them this CPU has: each needs all that the one before it needs. */
 static int sets_here(void) {
     int n = 1;
-    while (n < SETS && sets[n]->usable()) n++;
+    while (n < ISAS && isas[n]->usable()) n++;
     return n;
 }
 
@@ -69,10 +62,10 @@ static void test_conv(void **state) {
                 bool first = !i && !cut;
                 memcpy(got, x, sizeof x), memset(to, 0, sizeof to);
                 c.x = got, c.to = to;
-                run_conv(&sets[i]->scan, c, cut ? 1 + below(&rng, rows) : rows);
+                run_conv(&isas[i]->scan, c, cut ? 1 + below(&rng, rows) : rows);
                 if (first) memcpy(want, got, sizeof got), memcpy(end, to, sizeof to);
-                equal("conv", sets[i]->name, want, got, sizeof got / sizeof *got);
-                equal("conv state", sets[i]->name, end, to, sizeof to / sizeof *to);
+                equal("conv", isas[i]->name, want, got, sizeof got / sizeof *got);
+                equal("conv state", isas[i]->name, end, to, sizeof to / sizeof *to);
             }
         /* The last inputs, as they were; earlier ones from the state. */
         for (int j = 0; j < c.taps - 1; j++)
@@ -125,7 +118,7 @@ static void test_scan(void **state) {
         fill(x, sizeof x / sizeof *x, &rng), fill(from, sizeof from / sizeof *from, &rng);
         for (int r = 0; r < rows; r++) {
             float *row = x + r * WIDTH;
-            sets[0]->scan.unit(row, kd, 1e-6f, 0.2f), sets[0]->scan.unit(row + KDIM, kd, 1e-6f, 1);
+            isas[0]->scan.unit(row, kd, 1e-6f, 0.2f), isas[0]->scan.unit(row + KDIM, kd, 1e-6f, 1);
             row[WIDTH - 2] = fabsf(row[WIDTH - 2]) / 2, row[WIDTH - 1] = fabsf(row[WIDTH - 1]) / 2;
         }
         s.q = x, s.k = x + KDIM, s.v = x + 2 * KDIM, s.beta = x + WIDTH - 2,
@@ -135,10 +128,10 @@ static void test_scan(void **state) {
             for (int cut = 0; cut < 2; cut++) {
                 memset(got, 0, sizeof got), memset(to, 0, sizeof to);
                 s.out = got, s.to = to;
-                run_scan(&sets[i]->scan, s, cut ? 1 + below(&rng, rows) : rows);
+                run_scan(&isas[i]->scan, s, cut ? 1 + below(&rng, rows) : rows);
                 if (!i && !cut) memcpy(want, got, sizeof got), memcpy(end, to, sizeof to);
-                equal("scan", sets[i]->name, want, got, sizeof got / sizeof *got);
-                equal("scan state", sets[i]->name, end, to, sizeof to / sizeof *to);
+                equal("scan", isas[i]->name, want, got, sizeof got / sizeof *got);
+                equal("scan state", isas[i]->name, end, to, sizeof to / sizeof *to);
             }
     }
 }
@@ -146,7 +139,7 @@ static void test_scan(void **state) {
 /* Over all sizes of b and a, against double. */
 static void test_gates(void **state) {
     (void)state;
-    static float b[2001], a[2001], dt[2001], rate[2001], got[SETS][2][2001];
+    static float b[2001], a[2001], dt[2001], rate[2001], got[ISAS][2][2001];
     double off[2] = {0};
     for (int i = 0; i <= 2000; i++) {
         a[i] = b[i] = (float)(i - 1000) / 10, dt[i] = (float)(i % 7) / 4 - 1;
@@ -155,9 +148,9 @@ static void test_gates(void **state) {
     b[0] = a[0] = -INFINITY, b[1] = a[1] = INFINITY, b[2] = a[2] = NAN;
     for (int k = 0; k < sets_here(); k++) {
         memcpy(got[k][0], b, sizeof b), memcpy(got[k][1], a, sizeof a);
-        sets[k]->scan.gates(got[k][0], got[k][1], dt, rate, 2001);
-        equal("beta", sets[k]->name, got[0][0], got[k][0], 2001);
-        equal("decay", sets[k]->name, got[0][1], got[k][1], 2001);
+        isas[k]->scan.gates(got[k][0], got[k][1], dt, rate, 2001);
+        equal("beta", isas[k]->name, got[0][0], got[k][0], 2001);
+        equal("decay", isas[k]->name, got[0][1], got[k][1], 2001);
     }
     assert_true(got[0][0][0] == 0 && got[0][1][0] == 1 && got[0][0][1] == 1 && got[0][1][1] == 0);
     assert_true(isnan(got[0][0][2]) && isnan(got[0][1][2]));
@@ -182,11 +175,11 @@ static void test_unit_gate(void **state) {
         for (int i = 0; i < sets_here(); i++) {
             memcpy(got, x, sizeof x);
             if (form == 2)
-                sets[i]->scan.unit(got, n, 1e-6f, 0.5f);
+                isas[i]->scan.unit(got, n, 1e-6f, 0.5f);
             else
-                sets[i]->scan.gate(x, g, w, got, n, 1e-6f, form);
+                isas[i]->scan.gate(x, g, w, got, n, 1e-6f, form);
             if (!i) memcpy(want, got, sizeof got);
-            equal("unit or gate", sets[i]->name, want, got, 300);
+            equal("unit or gate", isas[i]->name, want, got, 300);
         }
         for (int i = 0; i < n; i++) {
             double norm = x[i] / sqrt(sum / n + 1e-6) * w[i], s = 1 / (1 + exp(-(double)g[i]));
@@ -288,10 +281,10 @@ static void test_vectors(void **state) {
         vectors v = vectors_open(name);
         for (int k = 0; k < sets_here(); k++) {
             double y = 0, s = 0;
-            for (int b = 0; b < gy_json_i(c, "B", 0); b++) vector_case(sets[k], &v, c, b, &y, &s);
-            printf("%s, %s: output off by %.2g, state by %.2g\n", name, sets[k]->name, y, s);
+            for (int b = 0; b < gy_json_i(c, "B", 0); b++) vector_case(isas[k], &v, c, b, &y, &s);
+            printf("%s, %s: output off by %.2g, state by %.2g\n", name, isas[k]->name, y, s);
             if (!(y <= gy_json_f(c, "accept_y", 0)) || !(s <= gy_json_f(c, "accept_state", 0)))
-                fail_msg("%s, %s: output off by %g, state by %g", name, sets[k]->name, y, s);
+                fail_msg("%s, %s: output off by %g, state by %g", name, isas[k]->name, y, s);
         }
         vectors_close(&v);
     }
@@ -318,8 +311,8 @@ static void test_vector_conv(void **state) {
             gy_conv c = {.x = rows, .ld = C, .rows = len, .cols = C, .taps = K};
             c.w = taps, c.ldw = C, c.from = st + b * (K - 1) * C, c.to = to;
             memcpy(rows, x + b * L * C, sizeof rows);
-            sets[k]->scan.conv(&c);
-            equal("conv state", sets[k]->name, after + b * (K - 1) * C, to, (K - 1) * C);
+            isas[k]->scan.conv(&c);
+            equal("conv state", isas[k]->name, after + b * (K - 1) * C, to, (K - 1) * C);
             for (int i = 0; i < len * C; i++)
                 worst = farther(worst, rows[i], real64(&v, "y_f64", b * L * C + i));
         }
@@ -415,13 +408,13 @@ static void test_backend(void **state) {
                 gy_be *be;
                 char what[60];
                 assert_ok(gy_kv_new(&spec, 1, 1000, &kv, &err), err);
-                assert_ok(gy_cpu_new(&plan, kv, threads, GY_BE_EXACT, sets[set]->name, SLOT_ROWS,
+                assert_ok(gy_cpu_new(&plan, kv, threads, GY_BE_EXACT, isas[set]->name, SLOT_ROWS,
                                      &be, &err),
                           err);
                 bool first = !set && threads == 1 && most == 1;
                 run_steps(be, kv, &plan, x, g, most, &rng, first ? want : got);
                 snprintf(what, sizeof what, "backend, %d threads, steps up to %d", threads, most);
-                if (!first) equal(what, sets[set]->name, want, got, sizeof got / sizeof *got);
+                if (!first) equal(what, isas[set]->name, want, got, sizeof got / sizeof *got);
                 be->free(be);
                 gy_kv_free(kv);
             }

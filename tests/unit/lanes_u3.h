@@ -1,5 +1,5 @@
-/* The check of v8_load_u3 for one form of cpu/lanes.h; included by lanes.c and, compiled for AVX2,
- * by lanes_avx2.c. */
+/* The check of v8_load_u3 for one form of cpu/lanes.h; included by lanes.c and, compiled for AVX2
+ * or NEON, by lanes_wide.c. */
 #include <sys/mman.h>
 #include <unistd.h>
 

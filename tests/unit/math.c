@@ -7,7 +7,7 @@
 
 #include "base/dmath.h"
 #include "base/num.h"
-#include "cpu/cpu.h"
+#include "isas.h"
 
 /* Distance in units in the last place of the exact value. */
 static double dulps(double got, long double want) {
@@ -82,12 +82,7 @@ static void test_double_edges(void **state) {
 
 /* ---- f32, on every instruction set ---- */
 
-static const gy_isa_table *const sets[] = {&gy_isa_generic,
-#ifdef __x86_64__
-                                           &gy_isa_avx2, &gy_isa_avx512
-#endif
-};
-enum { SETS = sizeof sets / sizeof *sets, DENSE = 1 << 20, ODD = 13 };
+enum { DENSE = 1 << 20, ODD = 13 };
 
 static double fulps(float got, double want) {
     if ((double)got == want) return 0;
@@ -137,16 +132,16 @@ static void test_float(void **state) {
         {"erff by bits", 2, erf_of, 1e-10, 8, true, true, 1.15},
         {"erff [-4, 4]", 2, erf_of, -4, 4, false, false, 1.15},
     };
-    float *x = malloc(DENSE * sizeof *x), *y[SETS];
-    for (int t = 0; t < SETS; t++) y[t] = malloc(DENSE * sizeof *x);
+    float *x = malloc(DENSE * sizeof *x), *y[ISAS];
+    for (int t = 0; t < ISAS; t++) y[t] = malloc(DENSE * sizeof *x);
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         int n = spread(x, DENSE, cases[c].lo, cases[c].hi, cases[c].by_bits, cases[c].both) -
                 3; /* and an odd end */
-        for (int t = 0; t < SETS; t++) {
-            if (!sets[t]->usable()) continue;
-            row_of(sets[t], cases[c].fn)(x, y[t], n);
+        for (int t = 0; t < ISAS; t++) {
+            if (!isas[t]->usable()) continue;
+            row_of(isas[t], cases[c].fn)(x, y[t], n);
             if (memcmp(y[t], y[0], (size_t)n * sizeof *x))
-                fail_msg("%s: %s differs", cases[c].name, sets[t]->name);
+                fail_msg("%s: %s differs", cases[c].name, isas[t]->name);
         }
         double worst = 0, at = 0;
         for (int i = 0; i < n; i++) {
@@ -155,24 +150,24 @@ static void test_float(void **state) {
         }
         hold(cases[c].name, worst, cases[c].bound, at);
     }
-    for (int t = 0; t < SETS; t++) free(y[t]);
+    for (int t = 0; t < ISAS; t++) free(y[t]);
     free(x);
 }
 
 static void test_float_edges(void **state) {
     (void)state;
-    for (int t = 0; t < SETS; t++) {
-        if (!sets[t]->usable()) continue;
+    for (int t = 0; t < ISAS; t++) {
+        if (!isas[t]->usable()) continue;
         float x[8] = {0, -INFINITY, INFINITY, NAN, -87.4f, 89, -1e30f, 1e30f}, y[8];
-        sets[t]->row.exp(x, y, 8);
+        isas[t]->row.exp(x, y, 8);
         assert_true(y[0] == 1 && y[1] == 0 && y[2] == INFINITY && isnan(y[3]));
         assert_true(y[4] == 0 && y[5] == INFINITY && y[6] == 0 && y[7] == INFINITY);
-        sets[t]->row.tanh(x, y, 8);
+        isas[t]->row.tanh(x, y, 8);
         assert_true(y[0] == 0 && y[1] == -1 && y[2] == 1 && isnan(y[3]) && y[4] == -1 && y[7] == 1);
-        sets[t]->row.erf(x, y, 8);
+        isas[t]->row.erf(x, y, 8);
         assert_true(y[0] == 0 && y[1] == -1 && y[2] == 1 && isnan(y[3]) && y[4] == -1 && y[7] == 1);
         float limits[2] = {0x1.62e42ep+6f, -0x1.5d589ep+6f}; /* last finite, last normal */
-        sets[t]->row.exp(limits, y, 2);
+        isas[t]->row.exp(limits, y, 2);
         assert_true(isfinite(y[0]) && y[0] > 3.4e38f && y[1] >= 0x1p-126f);
     }
 }
@@ -201,7 +196,7 @@ static void test_act(void **state) {
     const double eps = 0x1p-24;
     for (int form = GY_ACT_SILU; form <= GY_ACT_QUICK_GELU; form++) {
         spread(x, N, -30, 30, false, false);
-        sets[0]->row.act(x, NULL, y, N - ODD, form);
+        isas[0]->row.act(x, NULL, y, N - ODD, form);
         double worst = 0, at = 0;
         for (int i = 0; i < N - ODD; i++) {
             double want = act_exact(form, x[i]), bound = 4.1 * eps * fabs(want);
@@ -213,9 +208,9 @@ static void test_act(void **state) {
         printf("%-12s %.2f of its bound, at %g\n", gy_act_names[form], worst, at);
         if (!(worst <= 1))
             fail_msg("%s: %g times its bound at %.9g", gy_act_names[form], worst, at);
-        for (int t = 1; t < SETS; t++) {
-            if (!sets[t]->usable()) continue;
-            sets[t]->row.act(x, NULL, z, N - ODD, form);
+        for (int t = 1; t < ISAS; t++) {
+            if (!isas[t]->usable()) continue;
+            isas[t]->row.act(x, NULL, z, N - ODD, form);
             assert_memory_equal(z, y, (N - ODD) * sizeof *x);
         }
     }
